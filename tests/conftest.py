@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -68,3 +69,13 @@ def cases(cases_root: Path) -> dict[str, dict[str, Any]]:
     """``cases.json`` by case id."""
     entries = json.loads((cases_root / "cases.json").read_text(encoding="utf-8"))
     return {entry["id"]: entry for entry in entries}
+
+
+@pytest.fixture
+def case(
+    request: pytest.FixtureRequest, cases: dict[str, Any], cases_root: Path, tmp_path: Path
+) -> tuple[Path, dict[str, Any]]:
+    """Own copy of the folder of the case that the parameter names, and what is expected of it."""
+    own = tmp_path / request.param
+    shutil.copytree(cases_root / request.param, own)
+    return own, cases[request.param]["expected"]
