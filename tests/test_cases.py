@@ -20,7 +20,7 @@ import pytest
 import vlaprep
 from case_table import DATASETS, ints, only
 from outcome import Seen, mode_bits_bind, observe, tree
-from vlaprep import speed
+from vlaprep import errors, speed
 
 # ------------------------------------------------------------------ job (a): speed labels
 
@@ -145,7 +145,7 @@ def test_a_percentile_file_that_is_broken(
         hold_labels(seen, expected)
     else:
         assert tree(root) == before
-        assert isinstance(seen.error, vlaprep.PercentileFileError)
+        assert isinstance(seen.error, errors.PercentileFileError)
         assert "line" in str(seen.error)
 
 
@@ -156,7 +156,7 @@ def test_a_selection_that_names_an_absent_episode(
     root, expected = case[0], case[1]["also"]
     seen = observe(lambda: vlaprep.open_dataset(root, episodes=expected["select"]), caplog)
     assert not seen.hold(expected)
-    assert isinstance(seen.error, vlaprep.EpisodeSelectionError)
+    assert isinstance(seen.error, errors.EpisodeSelectionError)
 
 
 @only("P17")
@@ -199,7 +199,7 @@ BLOB_CHILD = """
 import resource, sys
 import numpy as np
 import vlaprep
-from vlaprep import speed
+from vlaprep import errors, speed
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before = peak()
 dataset = vlaprep.open_dataset(sys.argv[1])
@@ -223,7 +223,7 @@ def test_a_huge_row_group_takes_little_memory(case: tuple[Path, Any]) -> None:
 LOCALE_CHILD = """
 import json, sys
 import vlaprep
-from vlaprep import speed
+from vlaprep import errors, speed
 dataset = vlaprep.open_dataset(sys.argv[1])
 table = dataset.episodes
 speed.load_or_compute_speed_percentiles(

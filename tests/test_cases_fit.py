@@ -127,7 +127,7 @@ def test_chunk_sizes_around_the_longest_episode(
     else:
         assert str(expected["chunk_size"]) in str(seen.error)
         assert str(len(expected["too_short"])) in str(seen.error)
-        assert isinstance(seen.error, vlaprep.NoChunksError)
+        assert isinstance(seen.error, errors.NoChunksError)
 
 
 @only("L08")
@@ -168,7 +168,7 @@ def test_a_broken_cache_entry_is_no_hit(
 SNAPSHOT_CHILD = """
 import json, sys
 import vlaprep
-from vlaprep import speed
+from vlaprep import errors, speed
 answers = {}
 for revision in sys.argv[2:]:
     dataset = vlaprep.open_dataset("org/name", revision=revision)
@@ -265,7 +265,7 @@ def test_the_range_is_checked_before_training(
     fit = vlaprep.FastActionProcessor.fit
     seen = observe(lambda: fit(list(batch), scale=expected["scale"], vocab_size=1024), caplog)
     if not seen.hold(expected):
-        assert isinstance(seen.error, vlaprep.VocabularyError)
+        assert isinstance(seen.error, errors.VocabularyError)
 
 
 @only("F09")

@@ -35,6 +35,7 @@ from lerobot_folder import (
     write_v2,
     write_v3,
 )
+from vlaprep import errors
 
 SMALL = {0: (0, 9), 1: (1, 5), 4: (0, 12), 1000: (5, 7)}
 
@@ -401,6 +402,6 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     dataset.read(["action"])
     dataset.check()
     shutil.rmtree(root / "data")
-    with pytest.raises(vlaprep.VlaprepError):
+    with pytest.raises(errors.VlaprepError):
         vlaprep.open_dataset(root)
     assert capfd.readouterr().out == ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,13 +26,15 @@ from lerobot_folder import (
     write_v2,
     write_v3,
 )
+from vlaprep import errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 ROWS = make_rows({0: (0, 9), 1: (1, 5), 4: (0, 12)}, dim=3)
 N = len(ROWS["index"])
-NotFound, Format = vlaprep.DatasetNotFoundError, vlaprep.DatasetFormatError
+NotFound, Format = errors.DatasetNotFoundError, errors.DatasetFormatError
 
 
 def refused(call: Any, kind: type[Exception], *mentions: str) -> str:
@@ -48,6 +51,16 @@ def open_and_read(root: Path, *columns: str) -> None:
     vlaprep.open_dataset(root).read(list(columns) or ["action"])
 
 
+@contextmanager
+def suppress_named(name: str) -> Iterator[None]:
+    """Let pass an error of ours that names the file, and nothing else."""
+    try:
+        yield
+    except errors.VlaprepError as error:
+        if name not in str(error):
+            raise
+
+
 # ----------------------------------------------------------------------- nothing is there
 
 
@@ -57,7 +70,7 @@ def test_no_folder(tmp_path: Path) -> None:
 
 def test_a_file_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
-    refused(lambda: vlaprep.open_dataset(tmp_path / "a.parquet"), vlaprep.VlaprepError, "a.parquet")
+    refused(lambda: vlaprep.open_dataset(tmp_path / "a.parquet"), errors.VlaprepError, "a.parquet")
 
 
 def test_no_info(tmp_path: Path) -> None:
@@ -71,7 +84,7 @@ def test_no_data_files(tmp_path: Path) -> None:
 
 def test_no_rows_at_all(tmp_path: Path) -> None:
     root = write_v3(tmp_path, take(ROWS, slice(0, 0)))
-    refused(lambda: vlaprep.open_dataset(root), vlaprep.VlaprepError, "no", "episode")
+    refused(lambda: vlaprep.open_dataset(root), errors.VlaprepError, "no", "episode")
 
 
 @pytest.mark.parametrize("chosen", [[7], [0, 99], [-1], []])
@@ -79,7 +92,7 @@ def test_a_selection_that_is_not_there(tmp_path: Path, chosen: list[int]) -> Non
     root = write_v3(tmp_path, ROWS)
     names = [str(e) for e in chosen if e not in (0, 1, 4)]
     refused(
-        lambda: vlaprep.open_dataset(root, episodes=chosen), vlaprep.EpisodeSelectionError, *names
+        lambda: vlaprep.open_dataset(root, episodes=chosen), errors.EpisodeSelectionError, *names
     )
 
 
@@ -154,7 +167,7 @@ def test_a_git_lfs_pointer_is_called_one(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
     root = write_v3(tmp_path, ROWS)
     (root / file_name(1)).symlink_to(tmp_path / "gone")
-    refused(lambda: open_and_read(root), vlaprep.VlaprepError, "file-001")
+    refused(lambda: open_and_read(root), errors.VlaprepError, "file-001")
 
 
 @given(st.data())
@@ -171,11 +184,8 @@ def test_a_file_cut_or_flipped_anywhere_never_panics(
         flipped = bytearray(whole)
         flipped[at] ^= 1 << data.draw(st.integers(0, 7))
         path.write_bytes(flipped)
-    try:
+    with suppress_named("file-000"):
         open_and_read(root)
-    except Exception as error:
-        assert isinstance(error, vlaprep.VlaprepError), repr(error)
-        assert "file-000" in str(error)
 
 
 # --------------------------------------------------------------------------- broken columns
@@ -313,9 +323,9 @@ def test_chunks_outside_their_episode(
 def test_chunks_of_an_absent_episode(tmp_path: Path) -> None:
     dataset = vlaprep.open_dataset(write_v3(tmp_path, ROWS))
     one = np.array([2])
-    refused(lambda: dataset.read_chunks(one, one, 2), vlaprep.EpisodeSelectionError, "2")
-    refused(lambda: dataset.read(["action"], [2]), vlaprep.EpisodeSelectionError, "2")
-    with pytest.raises(ValueError, match="."):
+    refused(lambda: dataset.read_chunks(one, one, 2), errors.EpisodeSelectionError, "2")
+    refused(lambda: dataset.read(["action"], [2]), errors.EpisodeSelectionError, "2")
+    with pytest.raises(ValueError, match=r"."):
         dataset.read_chunks(np.array([0, 1]), np.array([0]), 2)
 
 
@@ -329,9 +339,9 @@ def test_data_that_changes_under_an_open_dataset(tmp_path: Path) -> None:
     root = write_v3(tmp_path, ROWS)
     dataset = vlaprep.open_dataset(root)
     os.truncate(root / file_name(0), 100)
-    refused(lambda: dataset.read(["action"]), vlaprep.VlaprepError, "file-000")
+    refused(lambda: dataset.read(["action"]), errors.VlaprepError, "file-000")
     (root / file_name(0)).unlink()
-    refused(lambda: dataset.read(["action"]), vlaprep.VlaprepError, "file-000")
+    refused(lambda: dataset.read(["action"]), errors.VlaprepError, "file-000")
 
 
 def test_metadata_of_episodes_that_is_broken_never_stops_a_read(
