@@ -17,6 +17,7 @@ import reference
 import vlaprep
 from case_table import ASKED, DATASETS, IDS, only
 from outcome import observe, tree
+from vlaprep import errors
 from vlaprep.normalization import Normalization
 
 N_SAMPLES = 60
