@@ -1,0 +1,57 @@
+"""Speed labels and FAST action tokenizers for LeRobot datasets, fast and exact.
+
+Importing this package loads NumPy and the compiled extension, nothing else; every name below is
+imported when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from vlaprep._native import __version__
+
+if TYPE_CHECKING:
+    from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
+    from vlaprep.fit import fit_fast_tokenizer
+    from vlaprep.processing_action_tokenizer import FastActionProcessor
+    from vlaprep.sampling import sample_chunks
+    from vlaprep.speed import SpeedLabels, speed_labels
+
+_HOMES = {
+    "Dataset": "dataset",
+    "EpisodeTable": "dataset",
+    "FastActionProcessor": "processing_action_tokenizer",
+    "Finding": "dataset",
+    "SpeedLabels": "speed",
+    "fit_fast_tokenizer": "fit",
+    "open_dataset": "dataset",
+    "sample_chunks": "sampling",
+    "speed_labels": "speed",
+}
+
+__all__ = [
+    "Dataset",
+    "EpisodeTable",
+    "FastActionProcessor",
+    "Finding",
+    "SpeedLabels",
+    "__version__",
+    "fit_fast_tokenizer",
+    "open_dataset",
+    "sample_chunks",
+    "speed_labels",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from its module on first use (PEP 562)."""
+    try:
+        home = _HOMES[name]
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,17 @@
+"""The Rust kernels, NumPy in and out, for people who bring their own arrays.
+
+Every kernel releases the interpreter lock, borrows contiguous input without a copy, and gives the
+same bits whatever the number of threads and the CPU.
+"""
+
+from __future__ import annotations
+
+from vlaprep._native import (
+    bucketize,
+    dct_quantize,
+    gather_chunks,
+    percentiles_by_task,
+    quantile,
+)
+
+__all__ = ["bucketize", "dct_quantize", "gather_chunks", "percentiles_by_task", "quantile"]

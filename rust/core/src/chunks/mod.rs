@@ -1,0 +1,5 @@
+//! Action chunks: windows of consecutive rows.
+
+mod gather;
+
+pub use gather::gather_chunks;

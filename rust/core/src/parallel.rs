@@ -1,0 +1,110 @@
+//! The only place that starts threads.
+//!
+//! Threads live inside [`std::thread::scope`] and end before the call returns, so a process that
+//! forks later inherits no pool, no lock and no half-finished work.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
+
+use crate::{Error, Result};
+
+/// Lets a caller stop a long call.
+///
+/// The thread that made it polls the caller's question; all others only look at the flag it raises.
+pub struct Interrupt<'a> {
+    poll: &'a (dyn Fn() -> bool + Sync),
+    raised: AtomicBool,
+    owner: ThreadId,
+}
+
+impl<'a> Interrupt<'a> {
+    /// An interrupt that `poll` raises by answering `true`.
+    pub fn new(poll: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { poll, raised: AtomicBool::new(false), owner: thread::current().id() }
+    }
+
+    /// An interrupt that nobody raises.
+    #[must_use]
+    pub fn never() -> Self {
+        Self::new(&|| false)
+    }
+
+    /// Returns [`Error::Interrupted`] once the caller wants the work to stop.
+    ///
+    /// Call it between pieces of work of about a millisecond or more.
+    pub fn check(&self) -> Result<()> {
+        if thread::current().id() == self.owner && (self.poll)() {
+            self.raised.store(true, Ordering::Relaxed);
+        }
+        if self.raised.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+}
+
+/// Applies `work` to every item on up to `threads` threads; answers come in the order of the items.
+///
+/// Each item has its own outcome: what to do with several failures is the caller's decision. An
+/// interrupt ends the call as a whole.
+pub fn map<I: Sync, T: Send>(
+    items: &[I],
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+    work: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<Result<T>>> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(items.len()));
+    let worker = || {
+        while let Some((index, item)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            items.get(index).map(|item| (index, item))
+        } {
+            interrupt.check()?;
+            let outcome = work(item);
+            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
+        }
+        Ok(())
+    };
+    // The calling thread works too: it alone can see the caller's interrupt.
+    thread::scope(|scope| {
+        for _ in 1..threads.min(items.len()) {
+            scope.spawn(worker);
+        }
+        worker()
+    })?;
+    interrupt.check()?;
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_unstable_by_key(|&(index, _)| index);
+    Ok(done.into_iter().map(|(_, outcome)| outcome).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_keep_the_order_of_the_items() {
+        let items: Vec<usize> = (0..1000).collect();
+        for threads in [1, 2, 7] {
+            let got = map(&items, threads, &Interrupt::never(), |&i| Ok(i * i)).unwrap();
+            assert!(got.into_iter().zip(0..).all(|(square, i)| square.unwrap() == i * i));
+        }
+    }
+
+    #[test]
+    fn an_interrupt_ends_the_call() {
+        let calls = AtomicUsize::new(0);
+        let poll = || calls.fetch_add(1, Ordering::Relaxed) > 3;
+        let items = [(); 1000];
+        let got = map(&items, 2, &Interrupt::new(&poll), |()| Ok(()));
+        assert!(matches!(got, Err(Error::Interrupted)));
+    }
+
+    #[test]
+    fn one_failure_leaves_the_others_standing() {
+        let got = map(&[1, 2, 3], 2, &Interrupt::never(), |&i| {
+            if i == 2 { Err(Error::argument("two")) } else { Ok(i) }
+        });
+        let got = got.unwrap();
+        assert!(got[0].is_ok() && got[1].is_err() && got[2].is_ok());
+    }
+}

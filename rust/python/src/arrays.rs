@@ -1,0 +1,94 @@
+//! NumPy arrays in, borrowed where they allow it, and out, moved.
+
+use numpy::{
+    Element, IntoPyArray, PyArray1, PyArrayDescrMethods, PyArrayDyn, PyArrayMethods,
+    PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods, dtype,
+};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+/// A C-contiguous array of `T` that stays borrowed while a kernel reads it.
+pub(crate) struct Input<'py, T: Element> {
+    array: PyReadonlyArrayDyn<'py, T>,
+}
+
+impl<'py, T: Element> Input<'py, T> {
+    /// Takes `value` as it is when it is a C-contiguous array of `T`; else a converted copy, as long
+    /// as the conversion keeps the kind (no float becomes an integer in silence).
+    pub(crate) fn new(name: &str, value: &Bound<'py, PyAny>, ndim: usize) -> PyResult<Self> {
+        let py = value.py();
+        let numpy = py.import(intern!(py, "numpy"))?;
+        let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
+        let wanted = dtype::<T>(py);
+        let untyped = array.cast::<PyUntypedArray>()?;
+        // An empty list has no kind of its own: NumPy calls it float64.
+        let empty = untyped.is_empty() && !value.is_instance_of::<PyUntypedArray>();
+        let kept = numpy
+            .call_method1(intern!(py, "can_cast"), (untyped.dtype(), &wanted, "same_kind"))?
+            .is_truthy()?;
+        if !(kept || empty) {
+            return Err(PyTypeError::new_err(format!(
+                "{name} must be an array of {wanted}, got {}",
+                untyped.dtype()
+            )));
+        }
+        if untyped.ndim() != ndim {
+            return Err(PyValueError::new_err(format!(
+                "{name} must have {ndim} dimension(s), got shape {:?}",
+                untyped.shape()
+            )));
+        }
+        let array = numpy.call_method1(intern!(py, "ascontiguousarray"), (array, wanted))?;
+        let array = array.cast_into::<PyArrayDyn<T>>()?.try_readonly().map_err(|error| {
+            PyValueError::new_err(format!("{name} is being written elsewhere: {error}"))
+        })?;
+        Ok(Self { array })
+    }
+
+    /// The lengths of the axes.
+    pub(crate) fn shape(&self) -> &[usize] {
+        self.array.shape()
+    }
+
+    /// The values in C order.
+    pub(crate) fn values(&self) -> PyResult<&[T]> {
+        Ok(self.array.as_slice()?)
+    }
+}
+
+/// The two float types that kernels read as they are.
+pub(crate) enum FloatInput<'py> {
+    /// float32, or float16 widened.
+    Single(Input<'py, f32>),
+    /// float64, or integers widened.
+    Double(Input<'py, f64>),
+}
+
+impl<'py> FloatInput<'py> {
+    /// Keeps float32 and float64; widens float16 and integers, which both can hold.
+    pub(crate) fn new(name: &str, value: &Bound<'py, PyAny>, ndim: usize) -> PyResult<Self> {
+        let py = value.py();
+        let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (value,))?;
+        let found = array.cast::<PyUntypedArray>()?.dtype();
+        if found.kind() == b'f' && found.itemsize() <= 4 {
+            Input::new(name, &array, ndim).map(Self::Single)
+        } else {
+            Input::new(name, &array, ndim).map(Self::Double)
+        }
+    }
+}
+
+/// Hands `values` to Python as an array of `shape`, without a copy.
+pub(crate) fn output<'py, T: Element>(
+    py: Python<'py>,
+    values: Vec<T>,
+    shape: &[usize],
+) -> PyResult<Bound<'py, PyArrayDyn<T>>> {
+    values.into_pyarray(py).reshape(shape.to_vec())
+}
+
+/// Hands `values` to Python as a one-dimensional array, without a copy.
+pub(crate) fn column<T: Element>(py: Python<'_>, values: Vec<T>) -> Bound<'_, PyArray1<T>> {
+    values.into_pyarray(py)
+}

@@ -1,0 +1,27 @@
+//! `vlaprep._native`: the names Python sees, one file per room of the core.
+
+use pyo3::prelude::*;
+
+mod arrays;
+mod chunks;
+mod fast;
+mod gate;
+mod stats;
+
+/// The compiled part of vlaprep.
+#[pymodule(gil_used = false)]
+mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::chunks::gather_chunks;
+    #[pymodule_export]
+    use crate::fast::dct_quantize;
+    #[pymodule_export]
+    use crate::stats::{bucketize, percentiles_by_task, quantile};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

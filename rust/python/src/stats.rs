@@ -1,0 +1,179 @@
+//! Order statistics.
+
+use numpy::{PyArray1, PyArrayDyn};
+use pyo3::prelude::*;
+use vlaprep_core::stats::{self, Boundaries, PERCENTILES, Real};
+
+use crate::arrays::{FloatInput, Input, column, output};
+use crate::gate;
+
+/// Rank episode lengths within each task.
+///
+/// Parameters
+/// ----------
+/// lengths : array_like of int64, shape (E,)
+///     Frames of each episode.
+/// task_index : array_like of int64, shape (E,)
+///     Task of each episode.
+///
+/// Returns
+/// -------
+/// tasks : int64 array, shape (T,)
+///     The distinct task indices, ascending.
+/// boundaries : float64 array, shape (T, 10)
+///     The percentiles 5, 15, ... 95 of each task's lengths, in frames; a row of NaN where the task
+///     has fewer than 10 distinct lengths.
+///
+/// Raises
+/// ------
+/// ValueError
+///     If the arrays differ in length.
+/// TypeError
+///     If an array does not hold integers.
+///
+/// Notes
+/// -----
+/// Equal in every bit to ``np.percentile(lengths, q)`` with its linear method: between neighbours
+/// ``a`` and ``b`` at the fraction ``g`` it is ``a + (b - a) * g``, from the right side
+/// ``b - (b - a) * (1 - g)`` where ``g >= 0.5``.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np
+/// >>> from vlaprep.kernels import percentiles_by_task
+/// >>> tasks, boundaries = percentiles_by_task(np.arange(12, 48, 3), np.zeros(12, np.int64))
+/// >>> tasks.tolist(), boundaries[0, :3].tolist()
+/// ([0], [13.65, 16.95, 20.25])
+#[pyfunction]
+#[allow(clippy::type_complexity, reason = "a pair of arrays")]
+pub(crate) fn percentiles_by_task<'py>(
+    py: Python<'py>,
+    lengths: &Bound<'py, PyAny>,
+    task_index: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArrayDyn<f64>>)> {
+    let lengths = Input::<i64>::new("lengths", lengths, 1)?;
+    let tasks = Input::<i64>::new("task_index", task_index, 1)?;
+    let (lengths, tasks) = (lengths.values()?, tasks.values()?);
+    let ranked = gate::run(py, |_| stats::percentiles_by_task(lengths, tasks))?;
+    let shape = [ranked.tasks.len(), PERCENTILES.len()];
+    let boundaries = output(py, ranked.boundaries.into_flattened(), &shape)?;
+    Ok((column(py, ranked.tasks), boundaries))
+}
+
+/// Label episodes by the rank of their length within their task.
+///
+/// Parameters
+/// ----------
+/// lengths : array_like of int64, shape (E,)
+///     Frames of each episode.
+/// task_index : array_like of int64, shape (E,)
+///     Task of each episode.
+/// tasks : array_like of int64, shape (T,)
+///     The tasks that have boundaries, each once.
+/// boundaries : array_like of float64, shape (T, 10)
+///     Ten non-decreasing finite boundaries of each task, in frames, or a row of NaN where it is
+///     sparse; as returned by :func:`percentiles_by_task`.
+///
+/// Returns
+/// -------
+/// int64 array, shape (E,)
+///     0, 10, ... 100; 50 where the task is sparse or not among `tasks`.
+///
+/// Raises
+/// ------
+/// ValueError
+///     If shapes do not pair up, a task is listed twice, or a row of boundaries is neither NaN
+///     throughout nor ten non-decreasing finite numbers.
+/// TypeError
+///     If lengths or tasks are not integers.
+///
+/// Notes
+/// -----
+/// Equal to ``10 * np.searchsorted(boundaries, length, side="right")``: a length equal to a
+/// boundary gets the higher label.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np
+/// >>> from vlaprep.kernels import bucketize, percentiles_by_task
+/// >>> lengths, task_index = np.arange(12, 48, 3), np.zeros(12, np.int64)
+/// >>> bucketize(lengths, task_index, *percentiles_by_task(lengths, task_index)).tolist()
+/// [0, 10, 20, 30, 40, 50, 50, 60, 70, 80, 90, 100]
+#[pyfunction]
+pub(crate) fn bucketize<'py>(
+    py: Python<'py>,
+    lengths: &Bound<'py, PyAny>,
+    task_index: &Bound<'py, PyAny>,
+    tasks: &Bound<'py, PyAny>,
+    boundaries: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    let lengths = Input::<i64>::new("lengths", lengths, 1)?;
+    let task_index = Input::<i64>::new("task_index", task_index, 1)?;
+    let tasks = Input::<i64>::new("tasks", tasks, 1)?;
+    let boundaries = Input::<f64>::new("boundaries", boundaries, 2)?;
+    if boundaries.shape()[1] != PERCENTILES.len() {
+        return Err(pyo3::exceptions::PyValueError::new_err(format!(
+            "boundaries must have shape (T, {}), got {:?}",
+            PERCENTILES.len(),
+            boundaries.shape()
+        )));
+    }
+    let (lengths, task_index) = (lengths.values()?, task_index.values()?);
+    let (tasks, (rows, _)) = (tasks.values()?, boundaries.values()?.as_chunks());
+    let rows: &[Boundaries] = rows;
+    let labels = gate::run(py, |_| stats::bucketize(lengths, task_index, tasks, rows))?;
+    Ok(column(py, labels))
+}
+
+/// Take one quantile of every column.
+///
+/// Parameters
+/// ----------
+/// x : array_like of float32 or float64, shape (N, D)
+///     At least one row and one column. float16 is widened to float32, integers to float64.
+/// q : float
+///     Between 0 and 1.
+///
+/// Returns
+/// -------
+/// array, shape (D,)
+///     In the dtype and unit of `x`; NaN where a column holds NaN.
+///
+/// Raises
+/// ------
+/// ValueError
+///     If `x` is empty or not two-dimensional, or `q` lies outside [0, 1].
+///
+/// Notes
+/// -----
+/// Equal in every bit to ``np.quantile(x, q, axis=0)`` of NumPy 2.4 and newer, whatever NumPy is
+/// installed: virtual index ``(N - 1) * q`` and fraction in float64, interpolation between the
+/// order statistics in the dtype of `x`.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np
+/// >>> from vlaprep.kernels import quantile
+/// >>> quantile(np.array([[0, 10], [1, 20], [4, 30]], np.float32), 0.75)
+/// array([ 2.5, 25. ], dtype=float32)
+#[pyfunction]
+pub(crate) fn quantile<'py>(
+    py: Python<'py>,
+    x: &Bound<'py, PyAny>,
+    q: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    match FloatInput::new("x", x, 2)? {
+        FloatInput::Single(x) => quantile_of(py, &x, q),
+        FloatInput::Double(x) => quantile_of(py, &x, q),
+    }
+}
+
+fn quantile_of<'py, T: Real + numpy::Element>(
+    py: Python<'py>,
+    x: &Input<'py, T>,
+    q: f64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (values, dims) = (x.values()?, x.shape()[1]);
+    let answer = gate::run(py, |_| stats::quantile(values, dims, q))?;
+    Ok(column(py, answer).into_any())
+}
