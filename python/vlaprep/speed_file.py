@@ -69,21 +69,26 @@ def read_rows(path: Path) -> list[Row] | None:
 def _parse_line(line: bytes, path: Path, number: int) -> Row:
     try:
         row = json.loads(line.decode())
-        facts = _facts(row)
+        if isinstance(row, dict) and "format_version" in row:  # first: the rest may differ then
+            _check_version(row["format_version"], path, number)
+        return Row(line, **_facts(row))
+    except PercentileFileError:
+        raise
     except (ValueError, RecursionError) as error:
         raise PercentileFileError(
             f"torn or malformed row: {path}, line {number}: {error}; mend the line, or delete the "
             "file to have it computed again"
         ) from error
-    if "format_version" in row:
-        check_format_version(
-            row["format_version"],
-            supported=_FORMAT_VERSION,
-            what=f"line {number} of",
-            path=path,
-            error=PercentileFileError,
-        )
-    return Row(line, **facts)
+
+
+def _check_version(found: object, path: Path, number: int) -> None:
+    check_format_version(
+        found,
+        supported=_FORMAT_VERSION,
+        what=f"line {number} of",
+        path=path,
+        error=PercentileFileError,
+    )
 
 
 def _facts(row: object) -> dict[str, Any]:
