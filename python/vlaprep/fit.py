@@ -1,0 +1,286 @@
+"""Fit a FAST action tokenizer to a dataset: sample, normalise, fit, validate, publish."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import asdict, dataclass
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vlaprep import fit_report
+from vlaprep.coordinate import compute_once
+from vlaprep.fit_base import FIT_DEFAULTS, open_base
+from vlaprep.fit_build import build_tokenizer, normalization_identity
+from vlaprep.fit_sample import draw_sample, selected_episodes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+    from vlaprep.fit_sample import Sample
+
+__all__ = ["fit_fast_tokenizer"]
+
+logger = logging.getLogger(__name__)
+
+
+def fit_fast_tokenizer(
+    *,
+    dataset_repo_id: str | None = None,
+    dataset_root: str | PathLike[str] | None = None,
+    cache_dir: str | PathLike[str],
+    base_tokenizer_name: str | None = None,
+    n_samples: int = 1024,
+    chunk_size: int = 50,
+    seed: int = 42,
+    action_key: str = "action",
+    revision: str | None = None,
+    episodes: Iterable[int] | None = None,
+    exclude_episodes: Iterable[int] | None = None,
+    scale: float = 10.0,
+    vocab_size: int = 1024,
+    max_token_length: int = 10_000,
+    coverage: str = "sample",
+    nan: str = "skip",
+    trust_remote_code: bool = True,
+    wait_timeout_s: float = 1800.0,
+    num_threads: int | None = None,
+) -> str:
+    """Fit a FAST tokenizer to the actions of a LeRobot dataset, once for all processes.
+
+    Draws action chunks, normalises each dim by the 1 % and 99 % quantiles of the draws, fits the
+    tokenizer, reads it back from disk to check it, and publishes its folder in one step. Whoever
+    asks again, at the same time or later, gets that folder.
+
+    Parameters
+    ----------
+    dataset_repo_id : str, optional
+        ``"org/name"`` on the Hub, or a local folder. Beside `dataset_root` it is only a name.
+    dataset_root : path-like, optional
+        Local folder of the dataset; the Hub is then not asked.
+    cache_dir : path-like
+        Where fitted tokenizers live; made where it is missing.
+    base_tokenizer_name : str, optional
+        Folder or Hub id of a processor that ``transformers.AutoProcessor`` loads and whose class
+        has ``.fit``. By default the built-in `vlaprep.FastActionProcessor`, without any network.
+    n_samples : int
+        Chunks to fit on.
+    chunk_size : int
+        Frames of a chunk, the tokenizer's time horizon.
+    seed : int
+        Seed of the draws; the first draws are those of the reference for this seed.
+    action_key : str
+        Column of the actions.
+    revision : str, optional
+        Branch, tag or commit of the dataset on the Hub.
+    episodes, exclude_episodes : iterable of int, optional
+        Episodes to draw from, all by default, and episodes to leave out, which wins.
+    scale, vocab_size, max_token_length : float, int, int
+        Settings of the tokenizer: quantisation steps per unit, vocabulary to train to, bound on the
+        characters of a token.
+    coverage : {"sample"}
+        Which chunks are fitted on.
+    nan : {"skip", "error"}
+        What to do with windows that hold NaN, infinity or null: leave them out with one warning
+        that gives their share, and draw on; or refuse.
+    trust_remote_code : bool
+        Whether ``AutoProcessor`` may run code that comes with `base_tokenizer_name`.
+    wait_timeout_s : float
+        How long to wait for another process that is fitting the same, in seconds.
+    num_threads : int, optional
+        Bound on threads. It does not change the result.
+
+    Returns
+    -------
+    str
+        ``{cache_dir}/{signature}``: a folder for ``AutoProcessor.from_pretrained`` or
+        `vlaprep.FastActionProcessor.from_pretrained`, with a ``fit_report.json``. The signature
+        covers everything that can change a byte of the result.
+
+    Raises
+    ------
+    ValueError
+        An argument that makes no sense, or that the base's ``.fit`` does not take.
+    DatasetNotFoundError, DatasetFormatError
+        The dataset is absent, cannot be read, or has no such column.
+    EpisodeSelectionError
+        `episodes` names episodes that do not exist, or none is left.
+    NoChunksError
+        Every episode is shorter than `chunk_size`, or no window drawn is finite.
+    VocabularyError
+        The range of quantised coefficients does not fit into `vocab_size`.
+    TokenizerFormatError
+        The base cannot be loaded, or the saved tokenizer does not give back what was encoded.
+    ImportError
+        The base has no ``.fit``.
+    FitFailedElsewhereError, WaitTimeoutError
+        The process that was fitting for all failed, or takes longer than `wait_timeout_s`.
+
+    Notes
+    -----
+    Draws, normalisation and call of ``.fit`` follow LeRobot pi052's first ``fit_fast_tokenizer``.
+    Unlike it, a sample that falls short is topped up by further draws, and windows that are not
+    finite never enter it.
+
+    Examples
+    --------
+    >>> import vlaprep
+    >>> folder = vlaprep.fit_fast_tokenizer(
+    ...     dataset_root="datasets/pusht", cache_dir="tokenizers", chunk_size=16
+    ... )  # doctest: +SKIP
+    >>> processor = vlaprep.FastActionProcessor.from_pretrained(folder)  # doctest: +SKIP
+    """
+    plan = _Plan(
+        n_samples=index(n_samples),
+        chunk_size=index(chunk_size),
+        seed=index(seed),
+        action_key=action_key,
+        scale=float(scale),
+        vocab_size=index(vocab_size),
+        max_token_length=index(max_token_length),
+        coverage=coverage,
+        nan=nan,
+    )
+    source = _Source.find(
+        dataset_repo_id, dataset_root, revision, *selected_episodes(episodes, exclude_episodes)
+    )
+    base = open_base(base_tokenizer_name, trust_remote_code=trust_remote_code)
+    # A commit tells what the data are, so a hit needs no download; local data are looked at.
+    sample = None if source.commit else source.draw(plan)
+    inputs = {
+        "dataset": source.identity(sample),
+        "base": base.identity(),
+        **asdict(plan),
+        "normalization": normalization_identity(),
+    }
+    signature = fit_report.signature(inputs)
+    target = Path(cache_dir).expanduser() / signature
+
+    def build(folder: Path) -> None:
+        if target.exists():
+            logger.warning(
+                "%s is no whole tokenizer (%s); fitting again",
+                target,
+                fit_report.defect(target, signature),
+            )
+        drawn = sample or source.draw(plan)
+        drawn.warn_of_skipped(plan.n_samples, source.label, plan.action_key)
+        build_tokenizer(
+            folder,
+            drawn,
+            base,
+            chunk_size=plan.chunk_size,
+            settings=plan.settings,
+            inputs=inputs,
+        )
+
+    compute_once(
+        target,
+        is_complete=lambda folder: fit_report.defect(folder, signature) is None,
+        build=build,
+        wait_timeout_s=wait_timeout_s,
+    )
+    logger.info("FAST tokenizer of %s: %s", source.label, target)
+    return str(target)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to fit, apart from the data and the base; checked, and part of the signature."""
+
+    n_samples: int
+    chunk_size: int
+    seed: int
+    action_key: str
+    scale: float
+    vocab_size: int
+    max_token_length: int
+    coverage: str
+    nan: str
+
+    def __post_init__(self) -> None:
+        for name in ("n_samples", "chunk_size", "vocab_size", "max_token_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ValueError(f"seed must not be negative, got {self.seed}")
+        if not (math.isfinite(self.scale) and self.scale > 0):
+            raise ValueError(f"scale must be a positive number, got {self.scale}")
+        if self.coverage != "sample":
+            raise ValueError(f"coverage={self.coverage!r} is not available; it must be 'sample'")
+        if self.nan not in ("skip", "error"):
+            raise ValueError(f"nan must be 'skip' or 'error', got {self.nan!r}")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the base's ``.fit`` is to use."""
+        return {name: getattr(self, name) for name in FIT_DEFAULTS}
+
+
+@dataclass(frozen=True)
+class _Source:
+    """The data of a fit, found but not yet read."""
+
+    place: str | PathLike[str]
+    name: str | None
+    commit: str | None
+    """The resolved commit of data on the Hub; None for a local folder."""
+    episodes: list[int] | None
+    exclude: list[int]
+
+    @classmethod
+    def find(
+        cls,
+        repo_id: str | None,
+        root: str | PathLike[str] | None,
+        revision: str | None,
+        episodes: list[int] | None,
+        exclude: list[int],
+    ) -> _Source:
+        if repo_id is None and root is None:
+            raise ValueError("no dataset: pass dataset_repo_id= or dataset_root=")
+        local = repo_id if root is None else root
+        assert local is not None  # noqa: S101 (for the type checker)
+        if root is None and not Path(local).expanduser().exists():
+            from vlaprep import hub
+
+            if hub.is_repo_id(str(local)):
+                commit = hub.resolve_revision(str(local), revision)
+                return cls(local, repo_id, commit, episodes, exclude)
+        if revision is not None:
+            raise ValueError(
+                f"revision={revision!r} is of no use with local data in {local}: leave it out"
+            )
+        return cls(local, repo_id if root is not None else None, None, episodes, exclude)
+
+    @property
+    def label(self) -> str:
+        """How messages call the data."""
+        return f"{self.place}@{self.commit}" if self.commit else str(self.place)
+
+    def draw(self, plan: _Plan) -> Sample:
+        from vlaprep.dataset import open_dataset
+
+        return draw_sample(
+            open_dataset(self.place, revision=self.commit, episodes=self.episodes),
+            label=self.label,
+            exclude=self.exclude,
+            action_key=plan.action_key,
+            chunk_size=plan.chunk_size,
+            n_samples=plan.n_samples,
+            seed=plan.seed,
+            nan=plan.nan,
+        )
+
+    def identity(self, sample: Sample | None) -> dict[str, Any]:
+        """Tell these data from any other, wherever they are mounted."""
+        if sample is not None:  # the content covers the selection
+            return {"repo_id": self.name, "content": sample.digest()}
+        return {
+            "repo_id": self.name,
+            "commit": self.commit,
+            "episodes": self.episodes,
+            "exclude_episodes": self.exclude,
+        }

@@ -1,0 +1,162 @@
+"""Make one fitted tokenizer in an empty folder: normalise, train, check what is saved, report."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vlaprep.coordinate import Ranks
+from vlaprep.errors import TokenizerFormatError
+from vlaprep.fit_report import write_report
+from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from vlaprep.fit_base import Base
+    from vlaprep.fit_sample import Sample
+
+__all__ = ["build_tokenizer", "normalization_identity"]
+
+CONVENTION, MODE = "pi052", "QUANTILES"
+CHECKED_CHUNKS = 64
+"""How many of the fitted chunks are encoded and decoded before a fit is published."""
+
+
+def normalization_identity() -> dict[str, Any]:
+    """Tell the normalisation of a fit from any other, for its signature."""
+    return {
+        "convention": CONVENTION,
+        "mode": MODE,
+        "rule_version": CONVENTIONS[CONVENTION].rule_version,
+        "format_version": FORMAT_VERSION,
+    }
+
+
+def build_tokenizer(
+    folder: Path,
+    sample: Sample,
+    base: Base,
+    *,
+    chunk_size: int,
+    settings: Mapping[str, Any],
+    inputs: Mapping[str, Any],
+) -> None:
+    """Fill an empty folder with a fitted, checked tokenizer and its report.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where to save.
+    sample : Sample
+        Raw chunks to fit on.
+    base : Base
+        The class to fit.
+    chunk_size : int
+        Frames of a chunk.
+    settings : mapping
+        Arguments of the base's ``.fit`` by name.
+    inputs : mapping
+        All that the result depends on, for the report.
+
+    Raises
+    ------
+    TokenizerFormatError
+        What was saved does not give back what was encoded.
+    """
+    with _progress("normalise", "train", "check") as stage:
+        stage()
+        norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
+        chunks = norm.normalize(sample.chunks)
+        stage()
+        processor = base.fit(chunks, settings)
+        processor.save_pretrained(str(folder))
+        stage()
+        tokens = _check(folder, processor, base, chunks, settings["scale"])
+    normalization = {
+        **norm.to_dict(),
+        "constant_dims": norm.constant_dims,
+        "clipped_fraction": norm.clipped_fraction(sample.chunks).tolist(),
+    }
+    results = {
+        "draws": sample.summary(chunk_size),
+        "normalization": normalization,
+        "tokens": tokens,
+    }
+    write_report(folder, inputs, results)
+
+
+def _check(
+    folder: Path, processor: Any, base: Base, chunks: NDArray[Any], scale: float
+) -> dict[str, Any]:
+    """Encode and decode some of the chunks with what lies on disk; statistics of their tokens."""
+    from vlaprep.processing_action_tokenizer import quantize
+
+    _check_source(folder)
+    some = chunks[np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))]
+    _, horizon, dim = some.shape
+    ids = [list(map(int, chunk)) for chunk in processor(some)]
+    saved = base.load(folder)
+    if [list(map(int, chunk)) for chunk in saved(some)] != ids:
+        raise TokenizerFormatError(
+            f"the tokenizer saved in {folder} gives other ids than the fitted one; nothing is "
+            "published. Check the versions of transformers and tokenizers"
+        )
+    decoded = np.asarray(saved.decode(ids, time_horizon=horizon, action_dim=dim))
+    wrong = np.abs(quantize(decoded, scale) - quantize(some, scale)) > base.symbol_slack
+    if wrong.any():
+        raise TokenizerFormatError(
+            f"the fitted tokenizer does not give back {wrong.any(axis=(1, 2)).sum()} of "
+            f"{len(some)} chunks it was fitted on; nothing is published. Check the processor class "
+            "of the base"
+        )
+    counts = np.array([len(chunk) for chunk in ids])
+    tokenizer = getattr(processor, "bpe_tokenizer", None)
+    return {
+        "vocabulary": None if tokenizer is None else len(tokenizer),
+        "min_token": getattr(processor, "min_token", None),
+        "max_token": getattr(processor, "max_token", None),
+        "chunks_encoded": len(ids),
+        "per_chunk": {
+            "mean": float(counts.mean()),
+            "min": int(counts.min()),
+            "max": int(counts.max()),
+        },
+        "symbols_per_token": horizon * dim * len(ids) / int(counts.sum()),
+    }
+
+
+def _check_source(folder: Path) -> None:
+    """Refuse a saved processor whose own source file is absent: no other machine can load it."""
+    config = json.loads((folder / "processor_config.json").read_text(encoding="utf-8"))
+    for reference in config.get("auto_map", {}).values():
+        source = folder / f"{reference.split('--')[-1].split('.')[0]}.py"
+        if not source.is_file():
+            raise TokenizerFormatError(
+                f"the saved processor names {source.name}, which is not in {folder}; nothing is "
+                "published. Check the processor class of the base"
+            )
+
+
+@contextmanager
+def _progress(*stages: str) -> Iterator[Callable[[], None]]:
+    """Show a bar on stderr, if that is a terminal and this is the main process."""
+    from tqdm import tqdm
+
+    names = iter(stages)
+    # disable=None: tqdm itself looks whether stderr is a terminal.
+    shown = None if Ranks.detect().is_main else True
+    with tqdm(total=len(stages), file=sys.stderr, disable=shown, leave=False) as bar:
+
+        def stage() -> None:
+            bar.set_description(f"fit: {next(names)}")
+            bar.update()
+
+        yield stage

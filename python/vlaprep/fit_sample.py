@@ -1,0 +1,197 @@
+"""The action chunks a tokenizer is fitted on: select episodes, draw, read, pass over NaN."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
+from vlaprep.fit_report import digest_arrays
+from vlaprep.sampling import sample_chunks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from vlaprep.dataset import Dataset
+
+    _Windows = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
+
+__all__ = ["Sample", "draw_sample", "selected_episodes"]
+
+logger = logging.getLogger(__name__)
+
+MAX_DRAWS_PER_CHUNK = 16
+"""How often at most a window is drawn for each chunk wanted, before a dirty column is given up."""
+MIN_DRAWS = 4096
+"""That bound is at least this, so that small samples have a fair chance too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Chunks drawn from a dataset.
+
+    Parameters
+    ----------
+    chunks : float32 array, shape (N, time_horizon, action_dim)
+        Raw, finite actions.
+    episode_index, start : int64 array, shape (N,)
+        Where each chunk begins.
+    table : tuple of int64 arrays, shape (E,)
+        Ids and lengths of the episodes that could be drawn from.
+    drawn, skipped : int
+        Windows drawn in all, and how many of them were left out for NaN, infinity or null.
+    """
+
+    chunks: NDArray[np.float32]
+    episode_index: NDArray[np.int64]
+    start: NDArray[np.int64]
+    table: tuple[NDArray[np.int64], NDArray[np.int64]]
+    drawn: int
+    skipped: int
+
+    def digest(self) -> str:
+        """SHA-256 over all that a fit sees of the data; the place it was read from is not in it."""
+        return digest_arrays(*self.table, self.episode_index, self.start, self.chunks)
+
+    def summary(self, chunk_size: int) -> dict[str, int]:
+        """Count the draws, for the report."""
+        _, lengths = self.table
+        count, horizon, dim = self.chunks.shape
+        return {
+            "episodes": len(lengths),
+            "episodes_too_short": int((lengths < chunk_size).sum()),
+            "windows_drawn": self.drawn,
+            "windows_skipped": self.skipped,
+            "chunks": count,
+            "time_horizon": horizon,
+            "action_dim": dim,
+        }
+
+    def warn_of_skipped(self, wanted: int, label: str, action_key: str) -> None:
+        """Tell once which share of the windows was left out, if any was."""
+        if self.skipped:
+            logger.warning(
+                "%d of %d drawn windows (%.1f %%) hold NaN, infinity or null in column %r and were "
+                "skipped; the fit uses %d of %d wanted chunks (dataset %s; nan='error' refuses "
+                "such data)",
+                self.skipped,
+                self.drawn,
+                100 * self.skipped / self.drawn,
+                action_key,
+                len(self.chunks),
+                wanted,
+                label,
+            )
+
+
+def selected_episodes(
+    episodes: Iterable[int] | None, exclude_episodes: Iterable[int] | None
+) -> tuple[list[int] | None, list[int]]:
+    """Bring a selection to normal form: ascending ids to keep (None: all) and to leave out.
+
+    An id in both is left out. Ids to leave out need not exist: one list may serve many revisions.
+    """
+    exclude = sorted({int(episode) for episode in exclude_episodes or ()})
+    if episodes is None:
+        return None, exclude
+    keep = sorted({int(episode) for episode in episodes} - set(exclude))
+    if not keep:
+        raise EpisodeSelectionError(
+            "no episodes are left: episodes= is empty or exclude_episodes= names all of them"
+        )
+    return keep, []
+
+
+def draw_sample(
+    dataset: Dataset,
+    *,
+    label: str,
+    exclude: Iterable[int],
+    action_key: str,
+    chunk_size: int,
+    n_samples: int,
+    seed: int,
+    nan: str,
+) -> Sample:
+    """Draw `n_samples` finite chunks from a dataset that messages call `label`.
+
+    Windows that hold NaN, infinity or null are passed over, and the sequence of draws goes on, so
+    the sample is the first `n_samples` finite windows of one endless, seeded sequence.
+
+    Raises
+    ------
+    DatasetFormatError
+        There is no such action column, or `nan` is ``"error"`` and a window is not finite.
+    EpisodeSelectionError
+        No episode is left.
+    NoChunksError
+        All episodes are too short, or none of the windows drawn is finite.
+    """
+    if action_key not in dataset.columns:
+        raise DatasetFormatError(
+            f"there is no action column {action_key!r} in dataset {label}; it has: "
+            f"{', '.join(dataset.columns)}; choose one with action_key="
+        )
+    table = _table(dataset, exclude, label)
+    limit = max(MAX_DRAWS_PER_CHUNK * n_samples, MIN_DRAWS)
+    want = {"chunk_size": chunk_size, "n_samples": n_samples, "seed": seed}
+    kept: list[_Windows] = []
+    drawn, finite, batch = 0, 0, n_samples
+    while finite < n_samples and drawn < limit:
+        try:
+            episode, start = sample_chunks(*table, **want, n_draws=drawn + batch)
+        except NoChunksError as error:
+            raise NoChunksError(f"{error} (dataset {label})") from error
+        episode, start = episode[drawn:], start[drawn:]
+        chunks = dataset.read_chunks(episode, start, chunk_size, action_key)
+        good = np.isfinite(chunks).all(axis=(1, 2))
+        if nan == "error" and not good.all():
+            raise _not_finite(chunks, episode, start, action_key, label)
+        windows = (chunks, episode, start)
+        kept.append(windows if good.all() else (chunks[good], episode[good], start[good]))
+        drawn, finite = drawn + batch, finite + int(good.sum())
+        # As many further draws as the share of finite windows so far suggests.
+        suggested = (n_samples - finite) * drawn // max(finite, 1) + 1
+        batch = min(suggested, limit - drawn, max(n_samples, MIN_DRAWS))
+    if not finite:
+        raise NoChunksError(
+            f"no action chunk can be drawn: all {drawn} windows of chunk_size={chunk_size} drawn "
+            f"from column {action_key!r} of dataset {label} hold NaN, infinity or null; choose "
+            "another column with action_key=, other episodes, or a smaller chunk_size"
+        )
+    chunks, episode, start = (
+        parts[0] if len(parts) == 1 else np.concatenate(parts)[:n_samples]
+        for parts in zip(*kept, strict=True)
+    )
+    return Sample(chunks, episode, start, table, drawn, drawn - finite)
+
+
+def _table(
+    dataset: Dataset, exclude: Iterable[int], label: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    ids, lengths = dataset.episodes.episode_index, dataset.episodes.length
+    keep = ~np.isin(ids, list(exclude))
+    if len(ids) and not keep.any():
+        raise EpisodeSelectionError(
+            f"no episodes are left: exclude_episodes= names all {len(ids)} of dataset {label}"
+        )
+    return ids[keep], lengths[keep]
+
+
+def _not_finite(
+    chunks: NDArray[np.float32],
+    episode: NDArray[np.int64],
+    start: NDArray[np.int64],
+    action_key: str,
+    label: str,
+) -> DatasetFormatError:
+    chunk, row, dim = np.argwhere(~np.isfinite(chunks))[0]
+    return DatasetFormatError(
+        f"column {action_key!r} holds NaN, infinity or null in episode {episode[chunk]}, frame "
+        f"{start[chunk] + row}, dim {dim} of dataset {label}; nan='skip' leaves such windows out"
+    )
