@@ -1,4 +1,4 @@
-"""Bad input to every public function: an ordinary error with a message, and nothing half-written."""
+"""Bad input to every public function: an ordinary error, and nothing half-written."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def test_encoding_far_outside_the_alphabet(
     case: tuple[Path, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     ticks = chunks_of(case)["ticks"]
-    codec = vlaprep.FastActionProcessor.fit(list(ticks / 200), scale=10)
+    codec = vlaprep.FastActionProcessor.fit(list(ticks / 1000), scale=10)
     assert codec.min_token == 0
     seen = observe(lambda: codec(ticks), caplog)
     assert not isinstance(seen.error, UnicodeError)
