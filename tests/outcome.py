@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MAY_ANSWER = {"ok", "ok_warn", "ok_or_error", "warn_or_error"}
 MUST_WARN = {"ok_warn", "warn_or_error"}
 MAY_FAIL = {"error", "ok_or_error", "warn_or_error"}
+NOT_ORDINARY = (AttributeError, ImportError, MemoryError, UnicodeError)
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Seen:
         if self.error is not None:
             text = str(self.error).casefold()
             assert word in MAY_FAIL, f"{word} expected: {self.error!r}"
-            assert not isinstance(self.error, UnicodeError | MemoryError | AttributeError)
+            assert not isinstance(self.error, NOT_ORDINARY)
             assert all(mention.casefold() in text for mention in mentions), (mentions, text)
             return False
         assert word in MAY_ANSWER, f"{word} expected, but there is an answer"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import doctest
 import importlib
 import inspect
@@ -15,10 +16,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import vlaprep
 from vlaprep import _native, errors, kernels
+from vlaprep.normalization import Normalization
 
 MAX_LINES = 500
 LOOKS_LONG = {"tests/cases/make_cases.py"}  # a builder of data, kept as it came
@@ -94,7 +97,7 @@ def test_the_core_neither_prints_nor_reads_the_environment(project_root: Path) -
 def test_importing_vlaprep_loads_numpy_and_the_extension_only() -> None:
     code = "import sys, vlaprep, vlaprep.kernels; print(*sorted(sys.modules))"
     loaded = set(in_fresh_process(code).split())
-    assert {"numpy", "vlaprep._native", "vlaprep.kernels"} <= loaded
+    assert {"vlaprep._native", "vlaprep.kernels"} <= loaded
     assert not loaded & set(LAZY)
 
 
@@ -224,6 +227,18 @@ def test_errors_are_what_callers_of_the_references_catch() -> None:
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is kind
         assert str(again) == str(error) == "what, where, way out"
+
+
+def test_objects_that_go_into_data_loaders_pickle() -> None:
+    chunks = np.sin(np.linspace(0, 3, 400)).reshape(20, 10, 2)
+    codec = vlaprep.FastActionProcessor.fit(chunks, vocab_size=256)
+    normalization = Normalization.fit(chunks)
+    for again in (pickle.loads(pickle.dumps(codec)), copy.deepcopy(codec)):
+        assert again(chunks) == codec(chunks)
+        np.testing.assert_array_equal(again.decode(codec(chunks)), codec.decode(codec(chunks)))
+    for same in (pickle.loads(pickle.dumps(normalization)), copy.deepcopy(normalization)):
+        assert same == normalization
+        np.testing.assert_array_equal(same.normalize(chunks), normalization.normalize(chunks))
 
 
 # ----------------------------------------------------------------------------------- files
