@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from fake_ranks import Barrier
 from outcome import mode_bits_bind
 from vlaprep import coordinate
 from vlaprep.coordinate import Ranks, compute_once, file_lock
@@ -385,19 +386,6 @@ class TestFileLock:
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert ran.stdout == "again\n", ran.stderr
-
-
-class Barrier:
-    """An accelerator, or a process state, that counts how often all are waited for."""
-
-    def __init__(self, num_processes: int, process_index: int) -> None:
-        self.num_processes = num_processes
-        self.process_index = process_index
-        self.is_main_process = process_index == 0
-        self.waits = 0
-
-    def wait_for_everyone(self) -> None:
-        self.waits += 1
 
 
 class TestRanks:

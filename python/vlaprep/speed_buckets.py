@@ -197,13 +197,13 @@ def bucket_episode_lengths(
 def boundaries_fault(boundaries: Sequence[Any]) -> str:
     """Say what is wrong with a task's boundaries, as a predicate; "" when nothing is."""
     if len(boundaries) != len(SPEED_PERCENTILES):
-        return f"has {len(boundaries)} values instead of {len(SPEED_PERCENTILES)}"
+        return f"have {len(boundaries)} values instead of {len(SPEED_PERCENTILES)}"
     for value in boundaries:
         if not _is_finite_number(value):
-            return f"holds {value!r}, which is no finite number"
+            return f"hold {value!r}, which is no finite number"
     for low, high in pairwise(boundaries):
         if low > high:
-            return f"decreases from {low!r} to {high!r}"
+            return f"decrease from {low!r} to {high!r}"
     return ""
 
 
