@@ -199,7 +199,7 @@ BLOB_CHILD = """
 import resource, sys
 import numpy as np
 import vlaprep
-from vlaprep import errors, speed
+from vlaprep import speed
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 before = peak()
 dataset = vlaprep.open_dataset(sys.argv[1])
@@ -223,7 +223,7 @@ def test_a_huge_row_group_takes_little_memory(case: tuple[Path, Any]) -> None:
 LOCALE_CHILD = """
 import json, sys
 import vlaprep
-from vlaprep import errors, speed
+from vlaprep import speed
 dataset = vlaprep.open_dataset(sys.argv[1])
 table = dataset.episodes
 speed.load_or_compute_speed_percentiles(

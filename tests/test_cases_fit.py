@@ -135,8 +135,8 @@ def test_chunk_sizes_around_the_longest_episode(
 def test_names_of_files_do_not_steer_the_sample(
     case: tuple[Path, Any], cases_root: Path, tmp_path: Path, fitted_on: list[np.ndarray]
 ) -> None:
-    fit(case[0], tmp_path / "cache", chunk_size=10)
-    fit(cases_root / "L00a", tmp_path / "cache", chunk_size=10)
+    fit(case[0], tmp_path / "one", chunk_size=10)
+    fit(cases_root / "L00a", tmp_path / "other", chunk_size=10)
     np.testing.assert_array_equal(fitted_on[0], fitted_on[1])
 
 
@@ -169,7 +169,7 @@ def test_a_broken_cache_entry_is_no_hit(
 SNAPSHOT_CHILD = """
 import json, sys
 import vlaprep
-from vlaprep import errors, speed
+from vlaprep import speed
 answers = {}
 for revision in sys.argv[2:]:
     dataset = vlaprep.open_dataset("org/name", revision=revision)
