@@ -145,6 +145,19 @@ def test_a_hub_id_goes_through_snapshot_download(
     assert asked == [("org/fast", True, {"revision": "abc"})]
 
 
+def test_which_ranges_can_be_read_off_a_vocabulary() -> None:
+    """Folders of the published class do not say max_token: the docstring lists where it is vague."""
+    character_of = {byte: c for c, byte in processing_action_tokenizer._BYTE_OF.items()}
+    vague = []
+    for span in range(400):  # a fit that saw every symbol, which leaves the most room
+        raw = [chr(code) for code in range(span + 1)]
+        seen = {character_of[byte] for character in raw for byte in character.encode()}
+        vocabulary = {character: i for i, character in enumerate(sorted(seen.union(raw)))}
+        if processing_action_tokenizer._alphabet_size(vocabulary) != span + 1:
+            vague.append(span)
+    assert vague == [193, 194, *range(255, 323)]
+
+
 # ------------------------------------------------------------------------------ the one file
 
 
