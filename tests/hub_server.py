@@ -21,17 +21,18 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TOKEN = "hf_loopbacksecret"
 
 _API = re.compile(
-    r"/api/(?P<kind>datasets|models)/(?P<repo>[^/]+/[^/]+)(?:/(?P<what>revision|tree)/(?P<rev>[^/]+))?"
+    r"/api/(?P<kind>datasets|models)/(?P<repo>[^/]+/[^/]+)"
+    r"(?:/(?P<what>revision|tree)/(?P<rev>[^/]+))?"
 )
 _RESOLVE = re.compile(
     r"(?:/(?P<kind>datasets))?/(?P<repo>[^/]+/[^/]+)/resolve/(?P<rev>[^/]+)/(?P<path>.+)"
@@ -82,6 +83,10 @@ class Faults:
 
     every: int = 0
     """Each `every`-th request is answered with `status`; 0 = none, 1 = all."""
+    first: int = 0
+    """So many of the next requests are answered with `status`."""
+    only: str = ""
+    """Pattern that "METHOD /path" must match to be counted; the empty one matches all."""
     status: int = 429
     headers: dict[str, str] = field(default_factory=lambda: {"Retry-After": "0"})
     cut: dict[str, int] = field(default_factory=dict)
@@ -111,7 +116,7 @@ class HubServer:
         self._lock = threading.Lock()
         self._count = 0
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
-        self._http.hub = self  # type: ignore[attr-defined]
+        self._http.hub = self
         self._http.daemon_threads = True
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
         self._thread.start()
@@ -134,12 +139,9 @@ class HubServer:
     def run(
         self, code: str, home: Path, *, args: tuple[Any, ...] = (), **env: str
     ) -> subprocess.CompletedProcess[str]:
-        """Run Python `code` against this server with `home` as HF_HOME; `args` are its sys.argv[1:]."""
-        kept = {
-            k: v
-            for k, v in os.environ.items()
-            if not k.startswith(("HF_", "HUGGING", "TRANSFORMERS_"))
-        }
+        """Run Python `code` against this server; `home` is its HF_HOME, `args` its arguments."""
+        foreign = ("HF_", "HUGGING", "TRANSFORMERS_")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(foreign)}
         own = {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"}
         return subprocess.run(
             [sys.executable, "-c", code, *map(str, args)],
@@ -150,11 +152,15 @@ class HubServer:
             check=False,
         )
 
-    def due(self) -> bool:
-        """Count one request; say whether it is one that fails."""
+    def fails(self, request: str) -> bool:
+        """Count one request, "METHOD /path"; say whether it is one that fails."""
         with self._lock:
+            if not re.search(self.faults.only, request):
+                return False
             self._count += 1
-            return bool(self.faults.every) and self._count % self.faults.every == 0
+            self.faults.first -= 1
+            every = self.faults.every
+            return self.faults.first >= 0 or (every > 0 and self._count % every == 0)
 
     def cuts(self, path: str) -> bool:
         """Say whether this GET of `path` is to be cut off, and count it."""
@@ -189,7 +195,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def _hub(self) -> HubServer:
-        return self.server.hub  # type: ignore[attr-defined,no-any-return]
+        return self.server.hub
 
     @property
     def _authorized(self) -> bool:
@@ -198,7 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         faults = self._hub.faults
         url = urlsplit(self.path)
-        if self._hub.due():
+        if self._hub.fails(f"{self.command} {url.path}"):
             self._send(faults.status, b"slow down", faults.headers)
         elif found := _API.fullmatch(url.path):
             self._api(found, parse_qs(url.query))
