@@ -146,7 +146,7 @@ def test_a_hub_id_goes_through_snapshot_download(
 
 
 def test_which_ranges_can_be_read_off_a_vocabulary() -> None:
-    """Folders of the published class do not say max_token: the docstring lists where it is vague."""
+    """Folders of the published class do not say max_token; the docstring lists the vague ones."""
     character_of = {byte: c for c, byte in processing_action_tokenizer._BYTE_OF.items()}
     vague = []
     for span in range(400):  # a fit that saw every symbol, which leaves the most room

@@ -37,7 +37,7 @@ def environment(cache: Path, name: str) -> Path:
     if not ready.exists():
         shutil.rmtree(folder, ignore_errors=True)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "numpy", VERSIONS[name]], check=True)
         ready.touch()
     return python
