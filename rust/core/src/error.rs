@@ -158,7 +158,11 @@ pub enum Error {
 const LISTED: usize = 20;
 
 fn list(errors: &[Error]) -> String {
-    let mut lines: Vec<String> = errors.iter().take(LISTED).map(|e| format!("  {e}")).collect();
+    let mut lines: Vec<String> = errors
+        .iter()
+        .take(LISTED)
+        .map(|e| format!("  {e}"))
+        .collect();
     if errors.len() > LISTED {
         lines.push(format!("  ... and {} more", errors.len() - LISTED));
     }

@@ -21,7 +21,11 @@ pub struct Interrupt<'a> {
 impl<'a> Interrupt<'a> {
     /// An interrupt that `poll` raises by answering `true`.
     pub fn new(poll: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { poll, raised: AtomicBool::new(false), owner: thread::current().id() }
+        Self {
+            poll,
+            raised: AtomicBool::new(false),
+            owner: thread::current().id(),
+        }
     }
 
     /// An interrupt that nobody raises.
@@ -37,7 +41,11 @@ impl<'a> Interrupt<'a> {
         if thread::current().id() == self.owner && (self.poll)() {
             self.raised.store(true, Ordering::Relaxed);
         }
-        if self.raised.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+        if self.raised.load(Ordering::Relaxed) {
+            Err(Error::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -60,7 +68,9 @@ pub fn map<I: Sync, T: Send>(
         } {
             interrupt.check()?;
             let outcome = work(item);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((index, outcome));
+            done.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push((index, outcome));
         }
         Ok(())
     };
@@ -86,7 +96,11 @@ mod tests {
         let items: Vec<usize> = (0..1000).collect();
         for threads in [1, 2, 7] {
             let got = map(&items, threads, &Interrupt::never(), |&i| Ok(i * i)).unwrap();
-            assert!(got.into_iter().zip(0..).all(|(square, i)| square.unwrap() == i * i));
+            assert!(
+                got.into_iter()
+                    .zip(0..)
+                    .all(|(square, i)| square.unwrap() == i * i)
+            );
         }
     }
 
@@ -102,7 +116,11 @@ mod tests {
     #[test]
     fn one_failure_leaves_the_others_standing() {
         let got = map(&[1, 2, 3], 2, &Interrupt::never(), |&i| {
-            if i == 2 { Err(Error::argument("two")) } else { Ok(i) }
+            if i == 2 {
+                Err(Error::argument("two"))
+            } else {
+                Ok(i)
+            }
         });
         let got = got.unwrap();
         assert!(got[0].is_ok() && got[1].is_err() && got[2].is_ok());

@@ -25,7 +25,10 @@ impl<'py, T: Element> Input<'py, T> {
         // An empty list has no kind of its own: NumPy calls it float64.
         let empty = untyped.is_empty() && !value.is_instance_of::<PyUntypedArray>();
         let kept = numpy
-            .call_method1(intern!(py, "can_cast"), (untyped.dtype(), &wanted, "same_kind"))?
+            .call_method1(
+                intern!(py, "can_cast"),
+                (untyped.dtype(), &wanted, "same_kind"),
+            )?
             .is_truthy()?;
         if !(kept || empty) {
             return Err(PyTypeError::new_err(format!(
@@ -40,9 +43,12 @@ impl<'py, T: Element> Input<'py, T> {
             )));
         }
         let array = numpy.call_method1(intern!(py, "ascontiguousarray"), (array, wanted))?;
-        let array = array.cast_into::<PyArrayDyn<T>>()?.try_readonly().map_err(|error| {
-            PyValueError::new_err(format!("{name} is being written elsewhere: {error}"))
-        })?;
+        let array = array
+            .cast_into::<PyArrayDyn<T>>()?
+            .try_readonly()
+            .map_err(|error| {
+                PyValueError::new_err(format!("{name} is being written elsewhere: {error}"))
+            })?;
         Ok(Self { array })
     }
 
@@ -69,7 +75,9 @@ impl<'py> FloatInput<'py> {
     /// Keeps float32 and float64; widens float16 and integers, which both can hold.
     pub(crate) fn new(name: &str, value: &Bound<'py, PyAny>, ndim: usize) -> PyResult<Self> {
         let py = value.py();
-        let array = py.import(intern!(py, "numpy"))?.call_method1(intern!(py, "asarray"), (value,))?;
+        let array = py
+            .import(intern!(py, "numpy"))?
+            .call_method1(intern!(py, "asarray"), (value,))?;
         let found = array.cast::<PyUntypedArray>()?.dtype();
         if found.kind() == b'f' && found.itemsize() <= 4 {
             Input::new(name, &array, ndim).map(Self::Single)

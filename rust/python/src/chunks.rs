@@ -46,6 +46,8 @@ pub(crate) fn gather_chunks<'py>(
     let first_row = Input::<i64>::new("first_row", first_row, 1)?;
     let (dims, count) = (rows.shape()[1], first_row.shape()[0]);
     let (values, first) = (rows.values()?, first_row.values()?);
-    let gathered = gate::run(py, |_| chunks::gather_chunks(values, dims, first, chunk_size))?;
+    let gathered = gate::run(py, |_| {
+        chunks::gather_chunks(values, dims, first, chunk_size)
+    })?;
     output(py, gathered, &[count, chunk_size, dims])
 }

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 mod arrays;
 mod chunks;
+mod dataset;
 mod fast;
 mod gate;
 mod stats;
@@ -15,6 +16,8 @@ mod _native {
 
     #[pymodule_export]
     use crate::chunks::gather_chunks;
+    #[pymodule_export]
+    use crate::dataset::{Reader, episode_stream};
     #[pymodule_export]
     use crate::fast::dct_quantize;
     #[pymodule_export]

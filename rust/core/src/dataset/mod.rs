@@ -1,1 +1,25 @@
-//! What lies on disk.
+//! What lies on disk: LeRobot datasets of the layouts v2.0, v2.1 and v3.0.
+//!
+//! One parser per layout ([`v2`], [`v3`]) feeds one model that knows no version. Opening reads
+//! metadata and parquet footers; data pages are read only where footers cannot answer. What the
+//! rows say wins: metadata serves to cross-check, and where the two disagree a [`Finding`] says so.
+
+mod check;
+mod columns;
+mod episodes;
+mod files;
+mod footer;
+mod info;
+mod open;
+mod order;
+mod read;
+mod scan;
+mod template;
+mod v2;
+mod v3;
+
+pub use check::{Finding, Kind};
+pub use episodes::{EpisodeTable, Span};
+pub use info::{Feature, Info, Layout};
+pub use open::Dataset;
+pub use read::Matrix;

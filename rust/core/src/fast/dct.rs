@@ -27,7 +27,11 @@ impl Dct {
         let h = horizon as f64;
         let matrix = (0..horizon)
             .flat_map(|k| {
-                let norm = if k == 0 { (1.0 / h).sqrt() } else { (2.0 / h).sqrt() };
+                let norm = if k == 0 {
+                    (1.0 / h).sqrt()
+                } else {
+                    (2.0 / h).sqrt()
+                };
                 // The cosine has period 4H in k·(2t + 1): reduce before the multiplication by π.
                 (0..horizon).map(move |t| {
                     let phase = (k * (2 * t + 1)) % (4 * horizon);

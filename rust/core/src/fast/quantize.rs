@@ -14,7 +14,9 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
     scale: f64,
 ) -> Result<Vec<i32>> {
     if !(scale.is_finite() && scale > 0.0) {
-        return Err(Error::argument(format!("scale must be a positive number, got {scale}")));
+        return Err(Error::argument(format!(
+            "scale must be a positive number, got {scale}"
+        )));
     }
     let size = horizon * dims;
     if size == 0 {

@@ -89,12 +89,18 @@ mod tests {
         let lengths: Vec<i64> = (0..101).map(|i| 37 + 10 * i).collect();
         let ranked = percentiles_by_task(&lengths, &[3; 101]).unwrap();
         assert_eq!(ranked.tasks, [3]);
-        assert_eq!(ranked.boundaries[0][5].to_bits(), 587.000_000_000_000_1_f64.to_bits());
+        assert_eq!(
+            ranked.boundaries[0][5].to_bits(),
+            587.000_000_000_000_1_f64.to_bits()
+        );
     }
 
     #[test]
     fn nine_distinct_lengths_are_sparse_and_ten_are_not() {
-        let lengths: Vec<i64> = (0..90).map(|i| i % 9).chain((0..90).map(|i| i % 10)).collect();
+        let lengths: Vec<i64> = (0..90)
+            .map(|i| i % 9)
+            .chain((0..90).map(|i| i % 10))
+            .collect();
         let tasks: Vec<i64> = (0..180).map(|i| if i < 90 { 7 } else { -2 }).collect();
         let ranked = percentiles_by_task(&lengths, &tasks).unwrap();
         assert_eq!(ranked.tasks, [-2, 7]);

@@ -92,7 +92,11 @@ fn column_quantile<T: Real>(column: &mut [T], q: f64) -> T {
     let (_, &mut a, above) = column.select_nth_unstable_by(left, T::total_cmp);
     // `left < last`, so there is a right neighbour: the least of what lies above.
     let b = above.iter().copied().fold(above[0], |least, value| {
-        if value.total_cmp(&least).is_lt() { value } else { least }
+        if value.total_cmp(&least).is_lt() {
+            value
+        } else {
+            least
+        }
     });
     T::lerp(a, b, virtual_index - left as f64)
 }
@@ -104,7 +108,10 @@ mod tests {
     #[test]
     fn interpolates_from_the_nearer_side() {
         assert_eq!(quantile(&[0.0, 1.0, 2.0, 4.0], 1, 0.5).unwrap(), [1.5]);
-        assert_eq!(quantile(&[3.0, 0.0, 1.0, 10.0], 2, 0.75).unwrap(), [2.5, 7.5]);
+        assert_eq!(
+            quantile(&[3.0, 0.0, 1.0, 10.0], 2, 0.75).unwrap(),
+            [2.5, 7.5]
+        );
     }
 
     #[test]

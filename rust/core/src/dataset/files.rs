@@ -1,0 +1,250 @@
+//! Finding and opening files.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::ParquetMetaData;
+
+use super::template::numeric_order;
+use crate::{Error, Result};
+
+/// Folders below one another that a listing follows: more is a loop of links.
+const MAX_DEPTH: usize = 16;
+
+/// Reads a UTF-8 text below `root`, without its byte order mark.
+pub(super) fn read_text(root: &Path, name: &str) -> Result<String> {
+    let bytes = fs::read(root.join(name)).map_err(|source| Error::Io {
+        file: name.to_owned(),
+        source,
+    })?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+            .iter()
+            .filter(|&&byte| byte == b'\n')
+            .count();
+        Error::Metadata {
+            file: name.to_owned(),
+            line: Some(line),
+            reason: "not UTF-8".to_owned(),
+        }
+    })?;
+    Ok(text
+        .strip_prefix('\u{feff}')
+        .map(str::to_owned)
+        .unwrap_or(text))
+}
+
+/// The parquet files below `folder`, relative to `root`, by the numbers in their names.
+///
+/// Names that begin with a dot, and whatever is no file, are passed over.
+pub(super) fn list_parquet(root: &Path, folder: &str) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    walk(root, folder, 0, &mut found)?;
+    found.sort_by(|a, b| numeric_order(a, b));
+    Ok(found)
+}
+
+fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Result<()> {
+    let refuse = |source| Error::Io {
+        file: folder.to_owned(),
+        source,
+    };
+    let entries = match fs::read_dir(root.join(folder)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(refuse(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(refuse)?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        if name.starts_with('.') {
+            continue;
+        }
+        let path = if folder.is_empty() {
+            name
+        } else {
+            format!("{folder}/{name}")
+        };
+        // Through links: a Hub cache is made of them.
+        let Ok(kind) = fs::metadata(entry.path()) else {
+            continue;
+        };
+        if kind.is_dir() && depth < MAX_DEPTH {
+            walk(root, &path, depth + 1, found)?;
+        } else if kind.is_file() && path.ends_with(".parquet") {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// One parquet file whose footer has been read and held against the file's size.
+#[derive(Debug)]
+pub(super) struct DataFile {
+    /// Path relative to the root.
+    pub(super) name: String,
+    pub(super) path: PathBuf,
+    pub(super) metadata: ArrowReaderMetadata,
+    /// First row of every row group, and the number of rows in all.
+    pub(super) group_starts: Vec<usize>,
+}
+
+impl DataFile {
+    /// Reads the footer of `root/name`.
+    pub(super) fn open(root: &Path, name: &str) -> Result<Self> {
+        let path = root.join(name);
+        let io = |source| Error::Io {
+            file: name.to_owned(),
+            source,
+        };
+        let mut file = File::open(&path).map_err(io)?;
+        let size = file.metadata().map_err(io)?.len();
+        let footer = footer_length(&mut file, size)
+            .map_err(io)?
+            .map_err(|reason| Error::Foreign {
+                file: name.to_owned(),
+                reason: reason.to_owned(),
+            })?;
+        // The Arrow schema that writers leave beside the data names dictionaries and extension
+        // types; the parquet types alone say all that is needed here.
+        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
+        let metadata = guarded(name, || ArrowReaderMetadata::load(&file, options))?;
+        check_extents(metadata.metadata(), size - footer).map_err(|reason| Error::Foreign {
+            file: name.to_owned(),
+            reason,
+        })?;
+        let mut group_starts = vec![0];
+        let mut rows = 0_usize;
+        for group in metadata.metadata().row_groups() {
+            rows = rows.saturating_add(group.num_rows() as usize);
+            group_starts.push(rows);
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            path,
+            metadata,
+            group_starts,
+        })
+    }
+
+    /// Rows in all row groups.
+    pub(super) fn rows(&self) -> usize {
+        self.group_starts.last().copied().unwrap_or(0)
+    }
+
+    /// Position of the top-level column `name`.
+    pub(super) fn root_column(&self, name: &str) -> Option<usize> {
+        self.column_names().position(|field| field == name)
+    }
+
+    /// The top-level columns.
+    pub(super) fn column_names(&self) -> impl Iterator<Item = &str> {
+        let fields = self.metadata.parquet_schema().root_schema().get_fields();
+        fields.iter().map(|field| field.name())
+    }
+
+    /// The position of `column`, or the error that lists what there is.
+    pub(super) fn require(&self, column: &str, hint: &'static str) -> Result<usize> {
+        self.root_column(column)
+            .ok_or_else(|| Error::MissingColumn {
+                file: self.name.clone(),
+                column: column.to_owned(),
+                found: self.column_names().map(str::to_owned).collect(),
+                hint,
+            })
+    }
+}
+
+/// Length of the footer with its magic, or what the file is instead of parquet.
+fn footer_length(file: &mut File, size: u64) -> io::Result<Result<u64, &'static str>> {
+    const ENCRYPTED: &str = "encrypted parquet file: decrypt it first, keys are not supported";
+    if size == 0 {
+        return Ok(Err("empty file (0 bytes): record or fetch it again"));
+    }
+    let mut head = [0; 64];
+    let got = file.read(&mut head)?;
+    let head = &head[..got];
+    if head.starts_with(b"version https://git-lfs") {
+        return Ok(Err("Git LFS pointer instead of data: run `git lfs pull`"));
+    }
+    if head.starts_with(b"PARE") {
+        return Ok(Err(ENCRYPTED));
+    }
+    if !head.starts_with(b"PAR1") || size < 12 {
+        return Ok(Err("not a parquet file"));
+    }
+    let mut tail = [0; 8];
+    file.seek(SeekFrom::End(-8))?;
+    file.read_exact(&mut tail)?;
+    let (length, magic) = tail.split_at(4);
+    Ok(match magic {
+        b"PAR1" => {
+            let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
+            let footer = u64::from(length) + 8;
+            if footer > size {
+                Err("parquet file cut short: its footer does not fit")
+            } else {
+                Ok(footer)
+            }
+        }
+        b"PARE" => Err(ENCRYPTED),
+        _ => Err("parquet file without a footer: cut short, or still being written"),
+    })
+}
+
+/// Every column chunk must lie between the head and the footer: bytes lost in between show here.
+fn check_extents(metadata: &ParquetMetaData, footer_start: u64) -> Result<(), String> {
+    for (index, group) in metadata.row_groups().iter().enumerate() {
+        if group.num_rows() < 0 {
+            return Err(format!(
+                "damaged parquet file: row group {index} has {} rows",
+                group.num_rows()
+            ));
+        }
+        for column in group.columns() {
+            let start = column
+                .dictionary_page_offset()
+                .unwrap_or(column.data_page_offset());
+            let end = u64::try_from(start)
+                .ok()
+                .zip(u64::try_from(column.compressed_size()).ok());
+            let end = end.and_then(|(start, length)| start.checked_add(length));
+            if end.is_none_or(|end| end > footer_start) {
+                return Err(format!(
+                    "damaged parquet file: column {:?} of row group {index} does not lie within the \
+                     file, so bytes are missing",
+                    column.column_path().string()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Runs a piece of the parquet crate on a user's file: what it refuses, and what makes it panic,
+/// comes back as an error that names the file.
+pub(super) fn guarded<T>(
+    file: &str,
+    work: impl FnOnce() -> parquet::errors::Result<T>,
+) -> Result<T> {
+    let outcome = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|cause| {
+        let words = cause
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| cause.downcast_ref::<&str>().copied())
+            .unwrap_or("no reason given");
+        Err(ParquetError::General(format!(
+            "the reader gave up: {words}"
+        )))
+    });
+    outcome.map_err(|source| Error::Parquet {
+        file: file.to_owned(),
+        source,
+    })
+}

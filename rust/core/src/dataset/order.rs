@@ -1,0 +1,120 @@
+//! Proof that rows lie in the order of their frames.
+//!
+//! Statistics say that the frames of a row group are `a … b` without a gap, and hence that they are
+//! all there; that they also lie in this order is likely, not certain. Before rows of such a span
+//! are handed out, its `frame_index` is read. Where the order is another one, the span is replaced
+//! by spans that have it.
+
+use std::collections::BTreeMap;
+
+use super::episodes::{EpisodeTable, FRAME, Span};
+use super::files::DataFile;
+use super::scan::read_integers;
+use crate::parallel::{self, Interrupt};
+use crate::{Error, Result};
+
+/// The spans of those episodes among `positions` whose rows do not lie as their statistics suggest.
+pub(super) fn reorder(
+    table: &EpisodeTable,
+    files: &[DataFile],
+    positions: &[usize],
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+) -> Result<BTreeMap<usize, Vec<Span>>> {
+    let mut by_file: BTreeMap<usize, Vec<(Span, usize)>> = BTreeMap::new();
+    for &position in positions {
+        for &span in table
+            .spans(position)
+            .iter()
+            .filter(|span| span.unproven.is_some())
+        {
+            by_file.entry(span.file).or_default().push((span, position));
+        }
+    }
+    let jobs: Vec<_> = by_file.into_iter().collect();
+    let disordered = parallel::map(&jobs, threads, interrupt, |(file, spans)| {
+        disordered(&files[*file], spans, interrupt)
+    })?;
+    let mut suspects = Vec::new();
+    for found in disordered {
+        suspects.append(&mut found?);
+    }
+    suspects.sort_unstable();
+    suspects.dedup();
+    suspects
+        .into_iter()
+        .map(|position| Ok((position, sorted(table, files, position, interrupt)?)))
+        .collect()
+}
+
+/// Positions of the episodes whose span in `file` does not count up by one.
+fn disordered(
+    file: &DataFile,
+    spans: &[(Span, usize)],
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<usize>> {
+    let mut spans = spans.to_vec();
+    spans.sort_unstable_by_key(|(span, _)| span.first_row);
+    let ranges: Vec<_> = spans
+        .iter()
+        .map(|(span, _)| span.first_row..span.first_row + span.rows)
+        .collect();
+    let frames = read_integers(file, FRAME, &ranges, interrupt)?;
+    let mut rest = frames.as_slice();
+    let mut found = Vec::new();
+    for (span, position) in spans {
+        let (frames, tail) = rest.split_at(span.rows);
+        rest = tail;
+        let first = span.unproven.unwrap_or_default();
+        if !frames
+            .iter()
+            .zip(first..)
+            .all(|(&frame, expected)| frame == Some(expected))
+        {
+            found.push(position);
+        }
+    }
+    Ok(found)
+}
+
+/// The rows of one episode by their frames.
+fn sorted(
+    table: &EpisodeTable,
+    files: &[DataFile],
+    position: usize,
+    interrupt: &Interrupt<'_>,
+) -> Result<Vec<Span>> {
+    let mut rows = Vec::with_capacity(table.length[position] as usize);
+    for span in table.spans(position) {
+        let file = &files[span.file];
+        let range = span.first_row..span.first_row + span.rows;
+        let frames = read_integers(file, FRAME, std::slice::from_ref(&range), interrupt)?;
+        for (row, frame) in range.zip(frames) {
+            let frame = frame.ok_or_else(|| Error::Row {
+                file: file.name.clone(),
+                column: FRAME.to_owned(),
+                row,
+                reason: "it is null though statistics say that none is".to_owned(),
+            })?;
+            rows.push((frame, span.file, row));
+        }
+    }
+    rows.sort_unstable();
+    if let Some(pair) = rows.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(Error::DuplicateFrame {
+            episode: table.episode_index[position],
+            frame: pair[0].0,
+            first: files[pair[0].1].name.clone(),
+            second: files[pair[1].1].name.clone(),
+        });
+    }
+    let mut spans: Vec<Span> = Vec::new();
+    for (_, file, first_row) in rows {
+        let row = Span::new(file, first_row, 1);
+        match spans.last_mut() {
+            Some(last) if last.continues_in(&row) => last.rows += 1,
+            _ => spans.push(row),
+        }
+    }
+    Ok(spans)
+}

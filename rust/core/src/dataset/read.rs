@@ -1,0 +1,337 @@
+//! Reading rows and chunks of an open data set.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use super::episodes::Span;
+use super::open::Dataset;
+use super::order::reorder;
+use super::scan::{probe_width, read_integers, read_vectors};
+use crate::parallel::{self, Interrupt};
+use crate::{Error, Result};
+
+/// A row-major matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Matrix {
+    /// The values, row by row.
+    pub values: Vec<f32>,
+    /// Values in a row.
+    pub width: usize,
+}
+
+/// Rows of one file and where they go.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    first_row: usize,
+    rows: usize,
+    /// First row of the output.
+    out: usize,
+}
+
+impl Dataset {
+    /// Reads a numeric column of the episodes at `positions`, one after the other, as rows of
+    /// float32; a null row or value is NaN.
+    pub fn read_vectors(
+        &self,
+        column: &str,
+        positions: &[usize],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Matrix> {
+        let windows: Vec<_> = positions
+            .iter()
+            .map(|&p| (p, 0..self.episodes().length[p] as usize))
+            .collect();
+        self.gather_vectors(column, &windows, threads, interrupt)
+    }
+
+    /// Reads an integer column of the episodes at `positions`, one after the other; a null is an
+    /// error.
+    pub fn read_integers(
+        &self,
+        column: &str,
+        positions: &[usize],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Vec<i64>> {
+        let windows: Vec<_> = positions
+            .iter()
+            .map(|&p| (p, 0..self.episodes().length[p] as usize))
+            .collect();
+        let plan = self.plan(&windows, threads, interrupt)?;
+        let mut out = vec![0; windows.iter().map(|(_, rows)| rows.len()).sum()];
+        self.gather(&plan, threads, interrupt, &mut out, 1, |file, ranges| {
+            let file = &self.files[file];
+            let values = read_integers(file, column, ranges, interrupt)?;
+            values
+                .into_iter()
+                .collect::<Option<Vec<i64>>>()
+                .ok_or_else(|| Error::Column {
+                    file: file.name.clone(),
+                    column: column.to_owned(),
+                    reason: "it holds null, which no integer can express".to_owned(),
+                })
+        })?;
+        Ok(out)
+    }
+
+    /// Reads the chunks of `chunk_size` frames of a numeric column that begin at frame `start[i]` of
+    /// the episode with the id `episode_index[i]`: row-major `(chunks, chunk_size, width)`.
+    ///
+    /// Only the row groups that hold a frame of a chunk are read.
+    pub fn read_chunks(
+        &self,
+        column: &str,
+        episode_index: &[i64],
+        start: &[i64],
+        chunk_size: usize,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Matrix> {
+        if episode_index.len() != start.len() {
+            return Err(Error::argument(format!(
+                "episode_index and start differ in length: {} and {}",
+                episode_index.len(),
+                start.len()
+            )));
+        }
+        let windows: Result<Vec<_>> = episode_index
+            .iter()
+            .zip(start)
+            .map(|(&episode, &start)| self.window(episode, start, chunk_size))
+            .collect();
+        self.gather_vectors(column, &windows?, threads, interrupt)
+    }
+
+    /// The frames of one chunk, once they are known to exist.
+    fn window(&self, episode: i64, start: i64, chunk: usize) -> Result<(usize, Range<usize>)> {
+        let position = self
+            .episodes()
+            .position(episode)
+            .ok_or_else(|| Error::argument(format!("there is no episode {episode}")))?;
+        let length = self.episodes().length[position] as usize;
+        let first = usize::try_from(start).ok();
+        let last = first
+            .and_then(|first| first.checked_add(chunk))
+            .filter(|&end| end <= length);
+        match (first, last) {
+            (Some(first), Some(end)) if chunk > 0 => Ok((position, first..end)),
+            _ => Err(Error::argument(format!(
+                "a chunk of {chunk} frames from frame {start} does not lie within the {length} frames \
+                 of episode {episode}"
+            ))),
+        }
+    }
+
+    /// Whether `column` holds one integer a row, in the first file that has rows.
+    pub fn is_integer(&self, column: &str) -> Result<bool> {
+        let Some(file) = self.files.iter().find(|file| file.rows() > 0) else {
+            return Ok(false);
+        };
+        let root = file.require(column, "")?;
+        Ok(file.metadata.schema().field(root).data_type().is_integer())
+    }
+
+    fn gather_vectors(
+        &self,
+        column: &str,
+        windows: &[(usize, Range<usize>)],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Matrix> {
+        let plan = self.plan(windows, threads, interrupt)?;
+        let width = self.width(column, &plan, interrupt)?;
+        let rows: usize = windows.iter().map(|(_, rows)| rows.len()).sum();
+        let mut values = vec![0.0; rows * width];
+        self.gather(
+            &plan,
+            threads,
+            interrupt,
+            &mut values,
+            width,
+            |file, ranges| read_vectors(&self.files[file], column, width, ranges, interrupt),
+        )?;
+        Ok(Matrix { values, width })
+    }
+
+    /// For each file the pieces that the windows need of it.
+    fn plan(
+        &self,
+        windows: &[(usize, Range<usize>)],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<BTreeMap<usize, Vec<Piece>>> {
+        let mut positions: Vec<usize> = windows.iter().map(|&(position, _)| position).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        let reordered = reorder(self.episodes(), &self.files, &positions, threads, interrupt)?;
+        let mut plan: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        let mut out = 0;
+        for (position, frames) in windows {
+            let spans = reordered
+                .get(position)
+                .map_or_else(|| self.episodes().spans(*position), Vec::as_slice);
+            for (span, piece) in pieces(spans, frames, out) {
+                plan.entry(span.file).or_default().push(piece);
+            }
+            out += frames.len();
+        }
+        Ok(plan)
+    }
+
+    /// Values in a row of `column`: those of the first row that is not null.
+    fn width(
+        &self,
+        column: &str,
+        plan: &BTreeMap<usize, Vec<Piece>>,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<usize> {
+        for (&file, pieces) in plan {
+            if let Some(width) = probe_width(&self.files[file], column, &union(pieces), interrupt)?
+            {
+                return Ok(width);
+            }
+        }
+        // Nothing but nulls, or nothing at all: the metadata's word is as good as any.
+        let shape = self
+            .info()
+            .features
+            .get(column)
+            .map(|feature| feature.shape.iter().product());
+        Ok(shape.map_or(1, |width: u64| width as usize))
+    }
+
+    /// Decodes the files of the plan, as many at a time as there are threads, and copies each piece
+    /// to its place in `out`, whose rows have `width` values.
+    fn gather<T: Copy + Send>(
+        &self,
+        plan: &BTreeMap<usize, Vec<Piece>>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+        out: &mut [T],
+        width: usize,
+        read: impl Fn(usize, &[Range<usize>]) -> Result<Vec<T>> + Sync,
+    ) -> Result<()> {
+        let jobs: Vec<(usize, &[Piece])> = plan
+            .iter()
+            .map(|(&file, pieces)| (file, pieces.as_slice()))
+            .collect();
+        for wave in jobs.chunks(threads.max(1)) {
+            let decoded = parallel::map(wave, threads, interrupt, |&(file, pieces)| {
+                let ranges = union(pieces);
+                Ok((read(file, &ranges)?, ranges))
+            })?;
+            for (&(_, pieces), decoded) in wave.iter().zip(decoded) {
+                let (values, ranges) = decoded?;
+                scatter(&values, &ranges, pieces, out, width);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The parts of the spans that hold the `frames` of an episode, to be written from row `out` on.
+fn pieces<'a>(
+    spans: &'a [Span],
+    frames: &Range<usize>,
+    out: usize,
+) -> impl Iterator<Item = (&'a Span, Piece)> {
+    let frames = frames.clone();
+    let mut first_frame = 0;
+    spans.iter().filter_map(move |span| {
+        let here = first_frame..first_frame + span.rows;
+        first_frame = here.end;
+        let (begin, end) = (frames.start.max(here.start), frames.end.min(here.end));
+        (begin < end).then(|| {
+            let first_row = span.first_row + begin - here.start;
+            (
+                span,
+                Piece {
+                    first_row,
+                    rows: end - begin,
+                    out: out + begin - frames.start,
+                },
+            )
+        })
+    })
+}
+
+/// The rows of all pieces: ascending, disjoint ranges.
+fn union(pieces: &[Piece]) -> Vec<Range<usize>> {
+    let mut ranges: Vec<_> = pieces
+        .iter()
+        .map(|piece| piece.first_row..piece.first_row + piece.rows)
+        .collect();
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut merged: Vec<Range<usize>> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Copies every piece out of `values`, which holds the rows of `ranges` one after the other.
+fn scatter<T: Copy>(
+    values: &[T],
+    ranges: &[Range<usize>],
+    pieces: &[Piece],
+    out: &mut [T],
+    width: usize,
+) {
+    let mut before = Vec::with_capacity(ranges.len());
+    let mut rows = 0;
+    for range in ranges {
+        before.push(rows);
+        rows += range.len();
+    }
+    for piece in pieces {
+        let range = ranges.partition_point(|range| range.end <= piece.first_row);
+        let from = (before[range] + piece.first_row - ranges[range].start) * width;
+        let length = piece.rows * width;
+        out[piece.out * width..][..length].copy_from_slice(&values[from..from + length]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_over_several_spans_is_cut_at_their_borders() {
+        let spans = [Span::new(0, 10, 3), Span::new(1, 0, 2), Span::new(0, 50, 4)];
+        let got: Vec<_> = pieces(&spans, &(2..7), 100)
+            .map(|(span, piece)| (span.file, piece.first_row, piece.rows, piece.out))
+            .collect();
+        assert_eq!(got, [(0, 12, 1, 100), (1, 0, 2, 101), (0, 50, 2, 103)]);
+    }
+
+    #[test]
+    fn overlapping_pieces_are_decoded_once_and_copied_each() {
+        let pieces = [
+            Piece {
+                first_row: 4,
+                rows: 3,
+                out: 0,
+            },
+            Piece {
+                first_row: 5,
+                rows: 3,
+                out: 3,
+            },
+            Piece {
+                first_row: 20,
+                rows: 1,
+                out: 6,
+            },
+        ];
+        let ranges = union(&pieces);
+        assert_eq!(ranges, [4..8, 20..21]);
+        let values = [4, 5, 6, 7, 20];
+        let mut out = [0; 7];
+        scatter(&values, &ranges, &pieces, &mut out, 1);
+        assert_eq!(out, [4, 5, 6, 5, 6, 7, 20]);
+    }
+}

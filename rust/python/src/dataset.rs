@@ -1,0 +1,293 @@
+//! The reader.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::thread::available_parallelism;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatchIterator, RecordBatchReader};
+use numpy::{PyArray1, PyArrayDyn};
+use pyo3::exceptions::PyIndexError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use vlaprep_core::dataset::{Dataset, EpisodeTable, Span};
+
+use crate::arrays::{Input, column as column_of, output};
+use crate::gate;
+
+/// An open data set on local disk.
+///
+/// What `vlaprep.dataset.Dataset` stands on; it holds footers and the episode table, no rows.
+///
+/// Parameters
+/// ----------
+/// root : path
+///     The folder that holds ``meta`` and ``data``.
+/// episodes : array_like of int64, optional
+///     Ids to keep.
+/// num_threads : int, default 0
+///     Upper bound; 0 is what the machine or container allows.
+#[pyclass(frozen, module = "vlaprep._native")]
+pub(crate) struct Reader {
+    dataset: Dataset,
+    threads: usize,
+}
+
+type Column<'py> = Bound<'py, PyArray1<i64>>;
+type Columns<'py> = (
+    Column<'py>,
+    Column<'py>,
+    Column<'py>,
+    Column<'py>,
+    Column<'py>,
+    Column<'py>,
+    Column<'py>,
+);
+
+#[pymethods]
+impl Reader {
+    #[new]
+    #[pyo3(signature = (root, episodes=None, num_threads=0))]
+    fn new(
+        py: Python<'_>,
+        root: PathBuf,
+        episodes: Option<&Bound<'_, PyAny>>,
+        num_threads: usize,
+    ) -> PyResult<Self> {
+        let threads = match num_threads {
+            0 => available_parallelism().map_or(1, NonZero::get),
+            some => some,
+        };
+        let ids = episodes
+            .map(|ids| Input::<i64>::new("episodes", ids, 1))
+            .transpose()?;
+        let ids = ids.as_ref().map(Input::values).transpose()?;
+        let dataset = gate::run(py, |interrupt| {
+            Dataset::open(&root, ids, threads, interrupt)
+        })?;
+        Ok(Self { dataset, threads })
+    }
+
+    /// The version as ``meta/info.json`` writes it.
+    #[getter]
+    fn codebase_version(&self) -> &str {
+        &self.dataset.info().codebase_version
+    }
+
+    /// Frames per second, or None.
+    #[getter]
+    fn fps(&self) -> Option<f64> {
+        self.dataset.info().fps
+    }
+
+    /// The counter of episodes as written, or None.
+    #[getter]
+    fn total_episodes(&self) -> Option<u64> {
+        self.dataset.info().total_episodes
+    }
+
+    /// The counter of frames as written, or None.
+    #[getter]
+    fn total_frames(&self) -> Option<u64> {
+        self.dataset.info().total_frames
+    }
+
+    /// ``{column: (dtype, shape, names or None)}`` as written.
+    #[getter]
+    fn features(&self) -> BTreeMap<&str, (&str, &[u64], Option<&[String]>)> {
+        let features = self.dataset.info().features.iter();
+        features
+            .map(|(name, f)| {
+                (
+                    name.as_str(),
+                    (f.dtype.as_str(), &f.shape[..], f.names.as_deref()),
+                )
+            })
+            .collect()
+    }
+
+    /// ``{task_index: text}``.
+    #[getter]
+    fn tasks(&self) -> BTreeMap<i64, &str> {
+        self.dataset
+            .tasks()
+            .iter()
+            .map(|(&index, text)| (index, text.as_str()))
+            .collect()
+    }
+
+    /// Data files relative to the root, by the numbers in their names.
+    #[getter]
+    fn files(&self) -> Vec<&str> {
+        self.dataset.files().collect()
+    }
+
+    /// Columns of the data files.
+    #[getter]
+    fn columns(&self) -> Vec<&str> {
+        self.dataset.columns()
+    }
+
+    /// ``(kind, message, is_warning)`` of every finding.
+    #[getter]
+    fn findings(&self) -> Vec<(&'static str, &str, bool)> {
+        let findings = self.dataset.findings().iter();
+        findings
+            .map(|f| (f.kind.name(), f.message.as_str(), f.kind.is_warning()))
+            .collect()
+    }
+
+    /// The episode table as int64 columns: episode_index, length, task_index, span_offsets, and
+    /// file, first_row and rows of the spans.
+    fn episodes<'py>(&self, py: Python<'py>) -> Columns<'py> {
+        let table = self.dataset.episodes();
+        let spans = |value: fn(&Span) -> usize| {
+            column_of(
+                py,
+                table.spans.iter().map(|span| value(span) as i64).collect(),
+            )
+        };
+        (
+            column_of(py, table.episode_index.clone()),
+            column_of(py, table.length.clone()),
+            column_of(py, table.task_index.clone()),
+            column_of(
+                py,
+                table
+                    .span_offsets
+                    .iter()
+                    .map(|&offset| offset as i64)
+                    .collect(),
+            ),
+            spans(|span| span.file),
+            spans(|span| span.first_row),
+            spans(|span| span.rows),
+        )
+    }
+
+    /// Read one column of the episodes at `positions` of the table, one after the other.
+    ///
+    /// Returns
+    /// -------
+    /// array
+    ///     int64, shape (N,), for a column of integers; float32, shape (N, D), for vectors and for
+    ///     single floats (D is 1). A null vector or value is NaN.
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        positions: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let positions = self.positions(positions)?;
+        let (dataset, threads) = (&self.dataset, self.threads);
+        if gate::run(py, |_| dataset.is_integer(column))? {
+            let values = gate::run(py, |interrupt| {
+                dataset.read_integers(column, &positions, threads, interrupt)
+            })?;
+            return Ok(column_of(py, values).into_any());
+        }
+        let matrix = gate::run(py, |interrupt| {
+            dataset.read_vectors(column, &positions, threads, interrupt)
+        })?;
+        let rows = positions
+            .iter()
+            .map(|&p| dataset.episodes().length[p] as usize)
+            .sum();
+        Ok(output(py, matrix.values, &[rows, matrix.width])?.into_any())
+    }
+
+    /// Read action chunks; see `vlaprep.dataset.Dataset.read_chunks`.
+    fn read_chunks<'py>(
+        &self,
+        py: Python<'py>,
+        column: &str,
+        episode_index: &Bound<'py, PyAny>,
+        start: &Bound<'py, PyAny>,
+        chunk_size: usize,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let episode_index = Input::<i64>::new("episode_index", episode_index, 1)?;
+        let start = Input::<i64>::new("start", start, 1)?;
+        let (episodes, starts) = (episode_index.values()?, start.values()?);
+        let (dataset, threads) = (&self.dataset, self.threads);
+        let matrix = gate::run(py, |interrupt| {
+            dataset.read_chunks(column, episodes, starts, chunk_size, threads, interrupt)
+        })?;
+        output(py, matrix.values, &[starts.len(), chunk_size, matrix.width])
+    }
+}
+
+impl Reader {
+    fn positions(&self, positions: &Bound<'_, PyAny>) -> PyResult<Vec<usize>> {
+        let positions = Input::<i64>::new("positions", positions, 1)?;
+        let count = self.dataset.episodes().len();
+        let inside = |&position: &i64| usize::try_from(position).ok().filter(|&p| p < count);
+        positions
+            .values()?
+            .iter()
+            .map(inside)
+            .collect::<Option<_>>()
+            .ok_or_else(|| PyIndexError::new_err(format!("positions must lie in 0 ... {count}")))
+    }
+}
+
+/// Offer an episode table as an Arrow stream.
+///
+/// Parameters
+/// ----------
+/// episode_index, length, task_index : int64 arrays, shape (E,)
+///     One entry an episode; a task_index of -1 becomes null.
+/// span_offsets : int64 array, shape (E + 1,)
+///     Where the spans of each episode begin.
+/// span_file, span_first_row, span_rows : int64 arrays, shape (S,)
+///     The spans.
+///
+/// Returns
+/// -------
+/// capsule
+///     An ``arrow_array_stream`` of the Arrow PyCapsule interface, with one record batch.
+///
+/// Raises
+/// ------
+/// ValueError
+///     If the columns do not pair up.
+#[pyfunction]
+#[allow(clippy::too_many_arguments, reason = "the columns of one table")]
+pub(crate) fn episode_stream<'py>(
+    py: Python<'py>,
+    episode_index: &Bound<'py, PyAny>,
+    length: &Bound<'py, PyAny>,
+    task_index: &Bound<'py, PyAny>,
+    span_offsets: &Bound<'py, PyAny>,
+    span_file: &Bound<'py, PyAny>,
+    span_first_row: &Bound<'py, PyAny>,
+    span_rows: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let ids = |name: &str, value| -> PyResult<Vec<i64>> {
+        Ok(Input::<i64>::new(name, value, 1)?.values()?.to_vec())
+    };
+    let sizes = |name: &str, value| -> PyResult<Vec<usize>> {
+        Ok(ids(name, value)?.into_iter().map(|v| v as usize).collect())
+    };
+    let (file, first_row) = (
+        sizes("span_file", span_file)?,
+        sizes("span_first_row", span_first_row)?,
+    );
+    let rows = sizes("span_rows", span_rows)?;
+    let spans = file.into_iter().zip(first_row).zip(rows);
+    let table = EpisodeTable {
+        episode_index: ids("episode_index", episode_index)?,
+        length: ids("length", length)?,
+        task_index: ids("task_index", task_index)?,
+        span_offsets: sizes("span_offsets", span_offsets)?,
+        spans: spans
+            .map(|((file, row), rows)| Span::new(file, row, rows))
+            .collect(),
+    };
+    let batch = gate::run(py, |_| table.to_arrow())?;
+    let schema = batch.schema();
+    let batches: Box<dyn RecordBatchReader + Send> =
+        Box::new(RecordBatchIterator::new([Ok(batch)], schema));
+    let stream = FFI_ArrowArrayStream::new(batches);
+    PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+}
