@@ -105,6 +105,7 @@ def test_library_versions_and_rules_are_in_the_signature(
     for change in (
         (metadata, "version", lambda package: f"99.{package}"),
         (fit_build, "FORMAT_VERSION", 99),
+        (fit_report, "FORMAT_VERSION", 98),
         (type(fit_build.CONVENTIONS["pi052"]), "rule_version", 99),
     ):
         with monkeypatch.context() as patch:

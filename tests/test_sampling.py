@@ -112,6 +112,8 @@ def test_the_error_counts_the_episodes_and_says_the_way_out():
     [
         ([1, 1], [5, 5], {}, "episode 1 more than once"),
         ([1, 2], [5], {}, "equally long"),
+        ([1.5, 2.5], [5, 5], {}, "episode_index must hold integers"),
+        ([1, 2], [5.0, 5.0], {}, "length must hold integers"),
         ([1], [5], {"chunk_size": 0}, "at least 1"),
         ([1], [5], {"n_samples": 0}, "at least 1"),
         ([1], [5], {"n_draws": 0}, "at least 1"),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vlaprep._native import Reader, episode_stream
-from vlaprep.errors import EpisodeSelectionError
+from vlaprep.errors import DatasetFormatError, EpisodeSelectionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -179,6 +179,8 @@ class Dataset:
         Ids to keep.
     repo_id, revision : str, optional
         For Hub data: the repository, and the commit that was resolved.
+    num_threads : int, optional
+        Bound on threads; a copy that is pickled elsewhere takes what holds there.
     """
 
     def __init__(
@@ -188,8 +190,9 @@ class Dataset:
         *,
         repo_id: str | None = None,
         revision: str | None = None,
+        num_threads: int | None = None,
     ) -> None:
-        self._reader = Reader(root, episodes, num_threads=_threads())
+        self._reader = Reader(root, episodes, num_threads=_threads(num_threads))
         self._selection = episodes
         self.root = root
         self.repo_id = repo_id
@@ -327,6 +330,7 @@ def open_dataset(
     revision: str | None = None,
     root: str | os.PathLike[str] | None = None,
     episodes: Iterable[int] | None = None,
+    num_threads: int | None = None,
 ) -> Dataset:
     """Open a LeRobot dataset (v2.0, v2.1 or v3.0) from a folder or the Hub.
 
@@ -344,6 +348,8 @@ def open_dataset(
         Where to put downloaded files; the shared cache by default.
     episodes : iterable of int, optional
         Ids to keep; all by default.
+    num_threads : int, optional
+        Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 
     Returns
     -------
@@ -370,9 +376,9 @@ def open_dataset(
     selection = None if episodes is None else tuple(_ids(episodes).tolist())
     path = Path(path_or_repo_id)
     if _is_local(path_or_repo_id):
-        dataset = Dataset(path, selection)
+        dataset = Dataset(path, selection, num_threads=num_threads)
     else:
-        dataset = _open_from_hub(str(path_or_repo_id), revision, root, selection)
+        dataset = _open_from_hub(str(path_or_repo_id), revision, root, selection, num_threads)
     for _, message, is_warning in dataset._reader.findings:
         if is_warning:
             logger.warning("%s: %s", dataset.repo_id or path, message)
@@ -384,16 +390,20 @@ def _open_from_hub(
     revision: str | None,
     root: str | os.PathLike[str] | None,
     selection: tuple[int, ...] | None,
+    num_threads: int | None,
 ) -> Dataset:
     from vlaprep.hub import download_dataset
 
     folder, commit = download_dataset(repo_id, revision=revision, root=root, episodes=selection)
+    name: dict[str, Any] = {"repo_id": repo_id, "revision": commit}
     try:
-        return Dataset(folder, selection, repo_id=repo_id, revision=commit)
-    except EpisodeSelectionError:
+        return Dataset(folder, selection, **name, num_threads=num_threads)
+    except (DatasetFormatError, EpisodeSelectionError):
+        if selection is None:
+            raise
         # Metadata named the files of the selected episodes, and was wrong: ask the rows.
-        folder, commit = download_dataset(repo_id, revision=commit, root=root)
-        return Dataset(folder, selection, repo_id=repo_id, revision=commit)
+        folder, _ = download_dataset(repo_id, revision=commit, root=root)
+        return Dataset(folder, selection, **name, num_threads=num_threads)
 
 
 def _reopen(
@@ -417,8 +427,12 @@ def _ids(episodes: Any) -> NDArray[np.int64]:
     return ids.astype(np.int64).ravel()
 
 
-def _threads() -> int:
-    """The bound that the environment sets; 0 is what the machine or container allows."""
+def _threads(num_threads: int | None) -> int:
+    """Give the bound asked for, else the environment's; 0 is what the machine allows."""
+    if num_threads is not None:
+        if num_threads < 1:
+            raise ValueError(f"num_threads must be at least 1, got {num_threads}")
+        return num_threads
     text = os.environ.get("VLAPREP_NUM_THREADS", "0")
     if not text.isdecimal():
         raise ValueError(f"VLAPREP_NUM_THREADS must be a whole number, got {text!r}")

@@ -90,7 +90,8 @@ def fit_fast_tokenizer(
     wait_timeout_s : float
         How long to wait for another process that is fitting the same, in seconds.
     num_threads : int, optional
-        Bound on threads. It does not change the result.
+        Bound on threads that read; by default VLAPREP_NUM_THREADS, else what the machine or
+        container allows. It does not change the result.
 
     Returns
     -------
@@ -144,7 +145,11 @@ def fit_fast_tokenizer(
         nan=nan,
     )
     source = _Source.find(
-        dataset_repo_id, dataset_root, revision, *selected_episodes(episodes, exclude_episodes)
+        dataset_repo_id,
+        dataset_root,
+        revision,
+        *selected_episodes(episodes, exclude_episodes),
+        num_threads,
     )
     base = open_base(base_tokenizer_name, trust_remote_code=trust_remote_code)
     # A commit tells what the data are, so a hit needs no download; local data are looked at.
@@ -154,6 +159,7 @@ def fit_fast_tokenizer(
         "base": base.identity(),
         **asdict(plan),
         "normalization": normalization_identity(),
+        "report_version": fit_report.FORMAT_VERSION,
     }
     signature = fit_report.signature(inputs)
     target = Path(cache_dir).expanduser() / signature
@@ -223,12 +229,13 @@ class _Plan:
 class _Source:
     """The data of a fit, found but not yet read."""
 
-    place: str | PathLike[str]
+    place: str | Path
     name: str | None
     commit: str | None
     """The resolved commit of data on the Hub; None for a local folder."""
     episodes: list[int] | None
     exclude: list[int]
+    num_threads: int | None
 
     @classmethod
     def find(
@@ -238,22 +245,24 @@ class _Source:
         revision: str | None,
         episodes: list[int] | None,
         exclude: list[int],
+        num_threads: int | None,
     ) -> _Source:
-        if repo_id is None and root is None:
-            raise ValueError("no dataset: pass dataset_repo_id= or dataset_root=")
-        local = repo_id if root is None else root
-        assert local is not None  # noqa: S101 (for the type checker)
-        if root is None and not Path(local).expanduser().exists():
-            from vlaprep import hub
+        from vlaprep import hub
 
-            if hub.is_repo_id(str(local)):
-                commit = hub.resolve_revision(str(local), revision)
-                return cls(local, repo_id, commit, episodes, exclude)
+        place = repo_id if root is None else root
+        if place is None:
+            raise ValueError("no dataset: pass dataset_repo_id= or dataset_root=")
+        if root is None and hub.is_repo_id(str(place)) and not Path(place).exists():
+            commit = hub.resolve_revision(str(place), revision)
+            return cls(str(place), repo_id, commit, episodes, exclude, num_threads)
         if revision is not None:
             raise ValueError(
-                f"revision={revision!r} is of no use with local data in {local}: leave it out"
+                f"revision={revision!r} is of no use with local data in {place}: leave it out"
             )
-        return cls(local, repo_id if root is not None else None, None, episodes, exclude)
+        # A Path is never taken for a Hub id.
+        folder = Path(place).expanduser()
+        name = None if root is None else repo_id
+        return cls(folder, name, None, episodes, exclude, num_threads)
 
     @property
     def label(self) -> str:
@@ -263,8 +272,14 @@ class _Source:
     def draw(self, plan: _Plan) -> Sample:
         from vlaprep.dataset import open_dataset
 
+        dataset = open_dataset(
+            self.place,
+            revision=self.commit,
+            episodes=self.episodes,
+            num_threads=self.num_threads,
+        )
         return draw_sample(
-            open_dataset(self.place, revision=self.commit, episodes=self.episodes),
+            dataset,
             label=self.label,
             exclude=self.exclude,
             action_key=plan.action_key,

@@ -67,9 +67,9 @@ def sample_chunks(
     Examples
     --------
     >>> from vlaprep.sampling import sample_chunks
-    >>> episode, start = sample_chunks([0, 1, 2], [9, 30, 12], chunk_size=10, n_samples=4, seed=0)
+    >>> episode, start = sample_chunks([0, 1, 2], [9, 30, 12], chunk_size=10, n_samples=4, seed=1)
     >>> episode.tolist(), start.tolist()
-    ([2, 1, 2, 1], [0, 5, 0, 1])
+    ([1, 2, 1, 2], [0, 0, 17, 2])
     """
     n_draws = n_samples if n_draws is None else n_draws
     if chunk_size < 1 or n_samples < 1 or n_draws < 1:
@@ -93,8 +93,7 @@ def sample_chunks(
 def _ascending_episodes(
     episode_index: ArrayLike, length: ArrayLike
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    ids = np.asarray(episode_index, dtype=np.int64)
-    lengths = np.asarray(length, dtype=np.int64)
+    ids, lengths = _whole_numbers("episode_index", episode_index), _whole_numbers("length", length)
     if ids.ndim != 1 or ids.shape != lengths.shape:
         raise ValueError(
             f"episode_index and length must be flat and equally long, got shapes {ids.shape} and "
@@ -106,6 +105,13 @@ def _ascending_episodes(
     if len(repeated):
         raise ValueError(f"episode_index holds episode {repeated[0]} more than once")
     return ids, lengths
+
+
+def _whole_numbers(name: str, values: ArrayLike) -> NDArray[np.int64]:
+    array = np.asarray(values)
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must hold integers, got {array.dtype}")
+    return array.astype(np.int64)
 
 
 def _too_short(lengths: NDArray[np.int64], chunk_size: int) -> NoChunksError:
