@@ -186,7 +186,7 @@ def test_a_moved_branch_gives_two_snapshots(
 
 
 def test_offline_an_incomplete_cache_lists_what_is_missing(hub: HubServer, tmp_path: Path) -> None:
-    (folder, commit), _ = ask(hub, tmp_path, {"episodes": [3, 7]}, {"call": "is_repo_id"})
+    folder, commit = ask(hub, tmp_path, {"episodes": [3, 7]})
     hub.stop()
     selected, whole, named, other = ask(
         hub,
@@ -202,8 +202,7 @@ def test_offline_an_incomplete_cache_lists_what_is_missing(hub: HubServer, tmp_p
     refused(named, "missing: data/chunk-000/episode_000004.parquet.")
     refused(other, "'v9'", "HF_HUB_OFFLINE is set")
     # Not switched off, but out of reach:
-    selected, whole, never = ask(hub, tmp_path, {"episodes": [3]}, {}, {"repo_id": "org/never"})
-    assert selected == [folder, commit]
+    whole, never = ask(hub, tmp_path, {}, {"repo_id": "org/never"})
     refused(whole, "episode_000000.parquet", "out of reach")
     refused(never, "cannot be reached", hub.endpoint)
 
@@ -396,3 +395,59 @@ def test_a_tokenizer_comes_without_weights(hub: HubServer, tmp_path: Path) -> No
     assert held(folder) == wanted
     assert not [path for path in hub.paths() if "safetensors" in path]
     assert ask(hub, tmp_path, call, env=OFFLINE) == [folder, commit]
+
+
+OPEN = """
+import json, sys
+from vlaprep import open_dataset
+for where, episodes in map(json.loads, sys.argv[1:]):
+    try:
+        dataset = open_dataset(where, episodes=episodes)
+    except Exception as error:
+        answer = {"error": [kind.__name__ for kind in type(error).__mro__], "message": str(error)}
+    else:
+        table = dataset.episodes
+        columns = (table.episode_index, table.length, table.task_index)
+        first = [table.episode_index[:1], [0], 5]
+        answer = {
+            "commit": dataset.revision,
+            "table": [column.tolist() for column in columns],
+            "chunk": dataset.read_chunks(*first).tolist(),
+        }
+    print(json.dumps(answer))
+"""
+
+
+def opened(hub: HubServer, home: Path, *calls: tuple[Any, Any], **env: str) -> list[Any]:
+    """What `open_dataset` gives for these (place, episodes) in one process."""
+    ran = hub.run(OPEN, home, args=tuple(json.dumps(call, default=str) for call in calls), **env)
+    assert ran.returncode == 0, ran.stderr
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_open_dataset_reads_from_the_hub_as_from_a_folder(
+    hub: HubServer, golden: Path, tmp_path: Path
+) -> None:
+    folders = [(golden / name, None) for name in ("lerobot_v21", "lerobot_v30")]
+    local = opened(hub, tmp_path, *folders)
+    assert hub.requests == [], "a folder is no business of the Hub's"
+    names = [(NAME, None), ("org/packed", None)]
+    remote = opened(hub, tmp_path, *names)
+    for (name, _), here, there in zip(names, local, remote, strict=True):
+        assert here == there | {"commit": None}
+        assert there["commit"] == hub.repos[name].main
+    assert not [path for path in hub.paths() if "videos" in path or "images" in path]
+    hub.stop()
+    assert opened(hub, tmp_path, *names, **OFFLINE) == remote
+
+
+def test_open_dataset_fetches_the_files_of_a_selection(
+    hub: HubServer, cases_root: Path, tmp_path: Path
+) -> None:
+    # L01: metadata points to the file before the one that holds episode 8.
+    hub.repos["org/stale"] = Repo(folder_files(cases_root / "L01"))
+    few, stale, gone = opened(hub, tmp_path, (NAME, [12, 3]), ("org/stale", [8]), (NAME, [3, 99]))
+    assert few["table"][0] == [3, 12]
+    assert stale["table"][0] == [8]
+    assert "EpisodeSelectionError" in gone["error"]
+    assert "99" in gone["message"]
