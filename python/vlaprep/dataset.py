@@ -266,14 +266,14 @@ class Dataset:
         columns : str or sequence of str
             Numeric columns.
         episodes : array_like of int64, shape (N,), optional
-            Ids, in the order wanted; all, ascending, by default.
+            Ids; all by default.
 
         Returns
         -------
         dict of str to numpy.ndarray
-            The frames of the episodes one after the other: int64, shape (R,), for a column of
-            integers; float32, shape (R, D), for vectors and for single floats (D is 1). A null
-            vector or value is NaN.
+            The frames in the order of episode and frame: int64, shape (R,), for a column of
+            integers; float32, shape (R,), for single floats and (R, D) for vectors. A null vector
+            or value is NaN.
 
         Raises
         ------
@@ -284,7 +284,9 @@ class Dataset:
             If there is no such episode.
         """
         table = self.episodes
-        positions = np.arange(len(table)) if episodes is None else table.positions(episodes)
+        positions = np.arange(len(table))
+        if episodes is not None:
+            positions = np.unique(table.positions(episodes))
         names = [columns] if isinstance(columns, str) else columns
         return {name: self._reader.read(name, positions) for name in names}
 

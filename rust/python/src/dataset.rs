@@ -11,7 +11,7 @@ use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use vlaprep_core::dataset::{Dataset, EpisodeTable, Span};
+use vlaprep_core::dataset::{Dataset, EpisodeTable, Span, Value};
 
 use crate::arrays::{Input, column as column_of, output};
 use crate::gate;
@@ -171,8 +171,8 @@ impl Reader {
     /// Returns
     /// -------
     /// array
-    ///     int64, shape (N,), for a column of integers; float32, shape (N, D), for vectors and for
-    ///     single floats (D is 1). A null vector or value is NaN.
+    ///     int64, shape (N,), for a column of integers; float32, shape (N,), for single floats and
+    ///     (N, D) for vectors. A null vector or value is NaN.
     fn read<'py>(
         &self,
         py: Python<'py>,
@@ -181,7 +181,8 @@ impl Reader {
     ) -> PyResult<Bound<'py, PyAny>> {
         let positions = self.positions(positions)?;
         let (dataset, threads) = (&self.dataset, self.threads);
-        if gate::run(py, |_| dataset.is_integer(column))? {
+        let value = dataset.value(column).map_err(gate::raise)?;
+        if value == Value::Integer {
             let values = gate::run(py, |interrupt| {
                 dataset.read_integers(column, &positions, threads, interrupt)
             })?;
@@ -194,7 +195,11 @@ impl Reader {
             .iter()
             .map(|&p| dataset.episodes().length[p] as usize)
             .sum();
-        Ok(output(py, matrix.values, &[rows, matrix.width])?.into_any())
+        let shape: &[usize] = match value {
+            Value::Scalar => &[rows],
+            Value::Integer | Value::Vector => &[rows, matrix.width],
+        };
+        Ok(output(py, matrix.values, shape)?.into_any())
     }
 
     /// Read action chunks; see `vlaprep.dataset.Dataset.read_chunks`.

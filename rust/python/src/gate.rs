@@ -39,7 +39,7 @@ pub(crate) fn run<T: Send>(
 }
 
 /// The Python class of each error.
-fn raise(error: Error) -> PyErr {
+pub(crate) fn raise(error: Error) -> PyErr {
     let message = error.to_string();
     match error {
         Error::Argument(_) => PyValueError::new_err(message),

@@ -177,14 +177,16 @@ impl Findings {
         }
     }
 
-    /// Holds the counters of `meta/info.json` against the rows.
-    pub(super) fn check_counters(&mut self, info: &Info, table: &EpisodeTable) {
+    /// Holds the counters of `meta/info.json` against the rows. With a selection files may be absent
+    /// on purpose, so only more rows than counted are a finding.
+    pub(super) fn check_counters(&mut self, info: &Info, table: &EpisodeTable, selected: bool) {
         let frames: i64 = table.length.iter().sum();
         for (name, written, counted) in [
             ("total_episodes", info.total_episodes, table.len() as u64),
             ("total_frames", info.total_frames, frames.cast_unsigned()),
         ] {
-            if let Some(written) = written.filter(|&written| written != counted) {
+            let differs = |&written: &u64| written < counted || (written > counted && !selected);
+            if let Some(written) = written.filter(differs) {
                 self.add(
                     Kind::Counter,
                     format!("meta/info.json says {name} {written}, the rows say {counted}"),

@@ -1,13 +1,17 @@
 //! Finding and opening files.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use bytes::Bytes;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::ParquetMetaData;
+use parquet::file::reader::{ChunkReader, Length};
 
 use super::template::numeric_order;
 use crate::{Error, Result};
@@ -71,9 +75,14 @@ fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Res
         } else {
             format!("{folder}/{name}")
         };
-        // Through links: a Hub cache is made of them.
-        let Ok(kind) = fs::metadata(entry.path()) else {
-            continue;
+        // Through links: a Hub cache is made of them. A link that leads nowhere is a data file that
+        // is not there, and nothing to pass over.
+        let kind = match fs::metadata(entry.path()) {
+            Ok(kind) => kind,
+            Err(source) if path.ends_with(".parquet") => {
+                return Err(Error::Io { file: path, source });
+            }
+            Err(_) => continue,
         };
         if kind.is_dir() && depth < MAX_DEPTH {
             walk(root, &path, depth + 1, found)?;
@@ -82,6 +91,73 @@ fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Res
         }
     }
     Ok(())
+}
+
+/// A file that is read at given places: no shared offset, and no more bytes than asked for.
+pub(super) struct Pread {
+    file: Arc<File>,
+    length: u64,
+}
+
+impl Pread {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        Ok(Self {
+            file: Arc::new(file),
+            length,
+        })
+    }
+}
+
+impl Length for Pread {
+    fn len(&self) -> u64 {
+        self.length
+    }
+}
+
+impl ChunkReader for Pread {
+    type T = BufReader<Tail>;
+
+    /// Serves page headers, a hundred bytes or so each: a larger buffer would read the pages twice.
+    fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {
+        const HEADER: usize = 512;
+        Ok(BufReader::with_capacity(
+            HEADER,
+            Tail {
+                file: Arc::clone(&self.file),
+                offset: start,
+            },
+        ))
+    }
+
+    fn get_bytes(&self, start: u64, length: usize) -> parquet::errors::Result<Bytes> {
+        if start
+            .checked_add(length as u64)
+            .is_none_or(|end| end > self.length)
+        {
+            return Err(ParquetError::EOF(format!(
+                "{length} bytes at {start} lie behind the end"
+            )));
+        }
+        let mut bytes = vec![0; length];
+        self.file.read_exact_at(&mut bytes, start)?;
+        Ok(bytes.into())
+    }
+}
+
+/// The bytes of a file from one place on.
+pub(super) struct Tail {
+    file: Arc<File>,
+    offset: u64,
+}
+
+impl Read for Tail {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read_at(buffer, self.offset)?;
+        self.offset += got as u64;
+        Ok(got)
+    }
 }
 
 /// One parquet file whose footer has been read and held against the file's size.
@@ -103,9 +179,8 @@ impl DataFile {
             file: name.to_owned(),
             source,
         };
-        let mut file = File::open(&path).map_err(io)?;
-        let size = file.metadata().map_err(io)?.len();
-        let footer = footer_length(&mut file, size)
+        let file = Pread::open(&path).map_err(io)?;
+        let footer = footer_length(&file.file, file.length)
             .map_err(io)?
             .map_err(|reason| Error::Foreign {
                 file: name.to_owned(),
@@ -115,9 +190,11 @@ impl DataFile {
         // types; the parquet types alone say all that is needed here.
         let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
         let metadata = guarded(name, || ArrowReaderMetadata::load(&file, options))?;
-        check_extents(metadata.metadata(), size - footer).map_err(|reason| Error::Foreign {
-            file: name.to_owned(),
-            reason,
+        check_extents(metadata.metadata(), file.length - footer).map_err(|reason| {
+            Error::Foreign {
+                file: name.to_owned(),
+                reason,
+            }
         })?;
         let mut group_starts = vec![0];
         let mut rows = 0_usize;
@@ -162,13 +239,13 @@ impl DataFile {
 }
 
 /// Length of the footer with its magic, or what the file is instead of parquet.
-fn footer_length(file: &mut File, size: u64) -> io::Result<Result<u64, &'static str>> {
+fn footer_length(file: &File, size: u64) -> io::Result<Result<u64, &'static str>> {
     const ENCRYPTED: &str = "encrypted parquet file: decrypt it first, keys are not supported";
     if size == 0 {
         return Ok(Err("empty file (0 bytes): record or fetch it again"));
     }
     let mut head = [0; 64];
-    let got = file.read(&mut head)?;
+    let got = file.read_at(&mut head, 0)?;
     let head = &head[..got];
     if head.starts_with(b"version https://git-lfs") {
         return Ok(Err("Git LFS pointer instead of data: run `git lfs pull`"));
@@ -180,8 +257,7 @@ fn footer_length(file: &mut File, size: u64) -> io::Result<Result<u64, &'static 
         return Ok(Err("not a parquet file"));
     }
     let mut tail = [0; 8];
-    file.seek(SeekFrom::End(-8))?;
-    file.read_exact(&mut tail)?;
+    file.read_exact_at(&mut tail, size - 8)?;
     let (length, magic) = tail.split_at(4);
     Ok(match magic {
         b"PAR1" => {

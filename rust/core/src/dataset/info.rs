@@ -113,9 +113,23 @@ fn metadata(line: Option<usize>, reason: String) -> Error {
 
 /// The version and its layout; where the file names none, the template tells the layouts apart.
 fn version(json: &Map<String, Value>, data_path: Option<&str>) -> Result<(String, Layout)> {
-    let Some(version) = json.get("codebase_version").and_then(Value::as_str) else {
-        let packed = data_path.is_some_and(|path| path.contains("{file_index"));
-        return Ok((String::new(), if packed { Layout::V3 } else { Layout::V2 }));
+    let version = match (json.get("codebase_version"), data_path) {
+        (Some(Value::String(version)), _) => version,
+        (None, Some(path)) if path.contains("{file_index") => {
+            return Ok((String::new(), Layout::V3));
+        }
+        (None, Some(path)) if path.contains("{episode_index") => {
+            return Ok((String::new(), Layout::V2));
+        }
+        (found, _) => {
+            let found = found.map_or("absent".to_owned(), Value::to_string);
+            return Err(metadata(
+                None,
+                format!(
+                    "codebase_version is {found}; it must be a text such as \"v2.1\" or \"v3.0\""
+                ),
+            ));
+        }
     };
     match version.trim_start_matches('v').split('.').next() {
         Some("2") => Ok((version.to_owned(), Layout::V2)),

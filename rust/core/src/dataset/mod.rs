@@ -22,4 +22,4 @@ pub use check::{Finding, Kind};
 pub use episodes::{EpisodeTable, Span};
 pub use info::{Feature, Info, Layout};
 pub use open::Dataset;
-pub use read::Matrix;
+pub use read::{Matrix, Value};

@@ -73,10 +73,9 @@ impl Dataset {
                 files: files.len(),
             });
         }
+        findings.check_counters(&info, &episodes, selected.is_some());
         if let Some(ids) = &selected {
             episodes = select(&episodes, ids)?;
-        } else {
-            findings.check_counters(&info, &episodes);
         }
         findings.resolve_tasks(&mut episodes, tasks.as_ref());
         let tasks = tasks.unwrap_or_else(|| {

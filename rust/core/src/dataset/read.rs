@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::check::ranges;
 use super::episodes::Span;
 use super::open::Dataset;
 use super::order::reorder;
@@ -17,6 +18,17 @@ pub struct Matrix {
     pub values: Vec<f32>,
     /// Values in a row.
     pub width: usize,
+}
+
+/// What one row of a column is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// One integer.
+    Integer,
+    /// One number of another kind.
+    Scalar,
+    /// A list of numbers.
+    Vector,
 }
 
 /// Rows of one file and where they go.
@@ -105,10 +117,12 @@ impl Dataset {
 
     /// The frames of one chunk, once they are known to exist.
     fn window(&self, episode: i64, start: i64, chunk: usize) -> Result<(usize, Range<usize>)> {
-        let position = self
-            .episodes()
-            .position(episode)
-            .ok_or_else(|| Error::argument(format!("there is no episode {episode}")))?;
+        let table = self.episodes();
+        let position = table.position(episode).ok_or_else(|| Error::Selection {
+            missing: episode.to_string(),
+            count: table.len(),
+            known: ranges(&table.episode_index),
+        })?;
         let length = self.episodes().length[position] as usize;
         let first = usize::try_from(start).ok();
         let last = first
@@ -123,13 +137,17 @@ impl Dataset {
         }
     }
 
-    /// Whether `column` holds one integer a row, in the first file that has rows.
-    pub fn is_integer(&self, column: &str) -> Result<bool> {
+    /// What one row of `column` is, in the first file that has rows.
+    pub fn value(&self, column: &str) -> Result<Value> {
         let Some(file) = self.files.iter().find(|file| file.rows() > 0) else {
-            return Ok(false);
+            return Ok(Value::Vector);
         };
         let root = file.require(column, "")?;
-        Ok(file.metadata.schema().field(root).data_type().is_integer())
+        Ok(match file.metadata.schema().field(root).data_type() {
+            integer if integer.is_integer() => Value::Integer,
+            nested if nested.is_nested() => Value::Vector,
+            _ => Value::Scalar,
+        })
     }
 
     fn gather_vectors(
@@ -186,13 +204,27 @@ impl Dataset {
         plan: &BTreeMap<usize, Vec<Piece>>,
         interrupt: &Interrupt<'_>,
     ) -> Result<usize> {
-        for (&file, pieces) in plan {
-            if let Some(width) = probe_width(&self.files[file], column, &union(pieces), interrupt)?
-            {
-                return Ok(width);
+        let planned = plan.iter().map(|(&file, pieces)| (file, union(pieces)));
+        let first = self.files.iter().position(|file| file.rows() > 0);
+        // Where nothing is asked for, the first row of all stands in.
+        let stand_in = first
+            .filter(|_| plan.is_empty())
+            .map(|file| (file, vec![0..1]));
+        for (file, ranges) in planned.chain(stand_in) {
+            let file = &self.files[file];
+            match probe_width(file, column, &ranges, interrupt)? {
+                Some(0) => {
+                    return Err(Error::Column {
+                        file: file.name.clone(),
+                        column: column.to_owned(),
+                        reason: "its rows are vectors without a value".to_owned(),
+                    });
+                }
+                Some(width) => return Ok(width),
+                None => {}
             }
         }
-        // Nothing but nulls, or nothing at all: the metadata's word is as good as any.
+        // Nothing but nulls: the metadata's word is as good as any.
         let shape = self
             .info()
             .features

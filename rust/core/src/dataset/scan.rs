@@ -1,6 +1,5 @@
 //! Rows of one file: only the wanted columns, only the row groups that hold a wanted row.
 
-use std::fs::File;
 use std::ops::Range;
 
 use arrow_array::{ArrayRef, RecordBatch};
@@ -11,7 +10,7 @@ use parquet::arrow::arrow_reader::{
 use parquet::errors::ParquetError;
 
 use super::columns::{Unusable, append_vectors, first_width, integers, vector_type};
-use super::files::{DataFile, guarded};
+use super::files::{DataFile, Pread, guarded};
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
 
@@ -79,8 +78,7 @@ fn reader(
     ranges: &[Range<usize>],
 ) -> Result<ParquetRecordBatchReader> {
     let (groups, selection) = selection(&file.group_starts, ranges);
-    // Opened anew: clones of a `File` share one offset, and two threads would fight over it.
-    let handle = File::open(&file.path).map_err(|source| Error::Io {
+    let handle = Pread::open(&file.path).map_err(|source| Error::Io {
         file: file.name.clone(),
         source,
     })?;
