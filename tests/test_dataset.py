@@ -332,10 +332,10 @@ def test_feature_names(tmp_path: Path) -> None:
     assert dataset.feature_names("index") is None
 
 
-@pytest.mark.parametrize("text", ['{"fps": 30.0}', '{"codebase_version": 3, "features": null}'])
-def test_an_info_with_little_in_it(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("more", ["", ', "features": null, "fps": "fast", "total_frames": -1'])
+def test_an_info_with_little_in_it(tmp_path: Path, more: str) -> None:
     root = write_v3(tmp_path, make_rows(SMALL))
-    (root / "meta/info.json").write_text(text)
+    (root / "meta/info.json").write_text(f'{{"codebase_version": "v3.0"{more}}}')
     hold_rows(vlaprep.open_dataset(root), make_rows(SMALL))
 
 

@@ -98,7 +98,7 @@ def test_a_selection_that_is_not_there(tmp_path: Path, chosen: list[int]) -> Non
 # ------------------------------------------------------------------------------- metadata
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null"])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"fps": 30}', '{"codebase_version": 3}'])
 def test_a_malformed_info(tmp_path: Path, text: str) -> None:
     root = write_v3(tmp_path, ROWS)
     (root / "meta/info.json").write_text(text)

@@ -180,9 +180,9 @@ def test_public_names_exist_and_carry_docstrings() -> None:
 
 @pytest.mark.parametrize("module_name", modules())
 def test_examples_in_docstrings_run(
-    module_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module_name: str, project_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(project_root)
     module = importlib.import_module(module_name)
     outcome = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert outcome.failed == 0
