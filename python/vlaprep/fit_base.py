@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import json
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +27,15 @@ FIT_DEFAULTS: Mapping[str, Any] = {"scale": 10.0, "vocab_size": 1024, "max_token
 """Settings of the published FAST class's ``fit``, which the reference leaves as they are."""
 
 # What the loaders of transformers and the code of a base raise for a folder they cannot use.
-_LOADING_FAILED = (AttributeError, KeyError, OSError, RuntimeError, TypeError, ValueError)
+_LOADING_FAILED = (
+    AttributeError,
+    ImportError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 class Base(Protocol):
@@ -127,7 +136,7 @@ class _Foreign:
             from vlaprep import hub
 
             folder, _ = hub.download_tokenizer(self.name, revision=self.commit)
-        fit = getattr(self.load(folder), "fit", None)
+        fit = getattr(self._fittable(folder), "fit", None)
         if not callable(fit):
             raise ImportError(  # noqa: TRY004 (the reference raises it)
                 f"base tokenizer {self.name} has no .fit and cannot be fitted: update it, or "
@@ -146,10 +155,31 @@ class _Foreign:
         except _LOADING_FAILED as error:
             raise TokenizerFormatError(
                 f"transformers {transformers.__version__} cannot load the processor in {folder} "
-                f"({type(error).__name__}: {error}); tested are 4.57 and 5.24; base {self.name}, "
-                f"trust_remote_code={self.trust_remote_code}. Without base_tokenizer_name the "
-                "built-in processor is used, which needs none of this"
+                f"({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}); tested are "
+                f"4.57, 5.0, 5.5 and 5.24; base {self.name}, trust_remote_code="
+                f"{self.trust_remote_code}. Without base_tokenizer_name the built-in processor is "
+                "used, which needs none of this"
             ) from error
+
+    def _fittable(self, folder: Path) -> Any:
+        """Load the processor; where this transformers cannot, its class, which is all a fit needs.
+
+        The published FAST repository is such a case: 4.57 and 5.24 load it, 5.0 and 5.5 do not.
+        """
+        try:
+            return self.load(folder)
+        except TokenizerFormatError:
+            config = folder / "processor_config.json"
+            if not (self.trust_remote_code and config.is_file()):
+                raise
+            auto_map = json.loads(config.read_text(encoding="utf-8")).get("auto_map", {})
+            if "AutoProcessor" not in auto_map:
+                raise
+        from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+        found = get_class_from_dynamic_module(auto_map["AutoProcessor"], folder)
+        found.register_for_auto_class("AutoProcessor")  # so that it is saved with its source
+        return found
 
     def _changed(self, fit: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
         """Pick the settings that differ from the published ones: a base gets nothing else."""
