@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["build_tokenizer", "normalization_identity"]
 
 CONVENTION, MODE = "pi052", "QUANTILES"
-CHECKED_CHUNKS = 64
+CHECKED_CHUNKS = 256
 """How many of the fitted chunks are encoded and decoded before a fit is published."""
 
 
@@ -79,7 +80,8 @@ def build_tokenizer(
         processor = base.fit(chunks, settings)
         processor.save_pretrained(str(folder))
         stage()
-        tokens = _check(folder, processor, base, chunks, settings["scale"])
+        some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
+        ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,
@@ -88,37 +90,46 @@ def build_tokenizer(
     results = {
         "draws": sample.summary(chunk_size),
         "normalization": normalization,
-        "tokens": tokens,
+        "tokens": _tell_tokens(processor, ids, math.prod(chunks.shape[1:])),
+        "reconstruction": {
+            "chunks": len(some),
+            "normalized": _tell_errors(decoded - chunks[some]),
+            "dataset_units": _tell_errors(norm.unnormalize(decoded) - sample.chunks[some]),
+        },
     }
     write_report(folder, inputs, results)
 
 
 def _check(
     folder: Path, processor: Any, base: Base, chunks: NDArray[Any], scale: float
-) -> dict[str, Any]:
-    """Encode and decode some of the chunks with what lies on disk; statistics of their tokens."""
+) -> tuple[list[list[int]], NDArray[np.float64]]:
+    """Encode and decode with what lies on disk; the ids, and what they decode to."""
     from vlaprep.processing_action_tokenizer import quantize
 
     _check_source(folder)
-    some = chunks[np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))]
-    _, horizon, dim = some.shape
-    ids = [list(map(int, chunk)) for chunk in processor(some)]
+    _, horizon, dim = chunks.shape
+    ids = [list(map(int, chunk)) for chunk in processor(chunks)]
     saved = base.load(folder)
-    if [list(map(int, chunk)) for chunk in saved(some)] != ids:
+    if [list(map(int, chunk)) for chunk in saved(chunks)] != ids:
         raise TokenizerFormatError(
             f"the tokenizer saved in {folder} gives other ids than the fitted one; nothing is "
             "published. Check the versions of transformers and tokenizers"
         )
     decoded = np.asarray(saved.decode(ids, time_horizon=horizon, action_dim=dim))
-    wrong = np.abs(quantize(decoded, scale) - quantize(some, scale)) > base.symbol_slack
+    wrong = np.abs(quantize(decoded, scale) - quantize(chunks, scale)) > base.symbol_slack
     if wrong.any():
         raise TokenizerFormatError(
             f"the fitted tokenizer does not give back {wrong.any(axis=(1, 2)).sum()} of "
-            f"{len(some)} chunks it was fitted on; nothing is published. Check the processor class "
-            "of the base"
+            f"{len(chunks)} chunks it was fitted on; nothing is published. Check the processor "
+            "class of the base"
         )
+    return ids, decoded
+
+
+def _tell_tokens(processor: Any, ids: list[list[int]], values_per_chunk: int) -> dict[str, Any]:
     counts = np.array([len(chunk) for chunk in ids])
     tokenizer = getattr(processor, "bpe_tokenizer", None)
+    p50, p99 = np.percentile(counts, [50, 99]).tolist()
     return {
         "vocabulary": None if tokenizer is None else len(tokenizer),
         "min_token": getattr(processor, "min_token", None),
@@ -127,9 +138,21 @@ def _check(
         "per_chunk": {
             "mean": float(counts.mean()),
             "min": int(counts.min()),
+            "p50": p50,
+            "p99": p99,
             "max": int(counts.max()),
         },
-        "symbols_per_token": horizon * dim * len(ids) / int(counts.sum()),
+        "symbols_per_token": values_per_chunk * len(ids) / int(counts.sum()),
+    }
+
+
+def _tell_errors(errors: NDArray[Any]) -> dict[str, list[float]]:
+    """Sum up errors of shape (N, H, D) for each dim, in float64."""
+    errors = np.abs(errors, dtype=np.float64)
+    return {
+        "rms": np.sqrt((errors**2).mean(axis=(0, 1))).tolist(),
+        "p99": np.quantile(errors, 0.99, axis=(0, 1)).tolist(),
+        "max": errors.max(axis=(0, 1)).tolist(),
     }
 
 

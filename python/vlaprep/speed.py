@@ -201,6 +201,7 @@ def load_or_compute_speed_percentiles(
     task_to_task_index: Mapping[str, int],
     *,
     accelerator: Any = None,
+    recompute: bool = False,
 ) -> dict[int, list[float] | None]:
     """Return the boundaries of each task, from ``meta/speed_percentiles.jsonl`` where it has them.
 
@@ -229,6 +230,8 @@ def load_or_compute_speed_percentiles(
         `vlaprep.coordinate.Ranks.detect` finds. Every process computes; only the main one writes
         and warns; with more than one, all meet at a barrier exactly once per call, also when the
         call raises.
+    recompute : bool
+        Pass over the file, whatever it holds, and replace it by one of the tasks of this load.
 
     Returns
     -------
@@ -259,7 +262,12 @@ def load_or_compute_speed_percentiles(
     ranks = Ranks.detect(accelerator)
     try:
         return _load_or_compute(
-            Path(root), episode_lengths, episode_to_task_index, task_to_task_index, ranks
+            Path(root),
+            episode_lengths,
+            episode_to_task_index,
+            task_to_task_index,
+            ranks,
+            recompute=recompute,
         )
     finally:
         ranks.barrier()
@@ -271,10 +279,12 @@ def _load_or_compute(
     episode_to_task_index: Mapping[int, int],
     task_to_task_index: Mapping[str, int],
     ranks: Ranks,
+    *,
+    recompute: bool,
 ) -> dict[int, list[float] | None]:
     path = root / SPEED_PERCENTILES_PATH
     task_index = as_int64(list(episode_to_task_index.values()), "the task_index of episodes")
-    rows = read_rows(path)
+    rows = None if recompute else read_rows(path)
     resolved = task_index[task_index >= 0]
     missing = set(np.unique(resolved).tolist()) - {row.task_index for row in rows or ()}
     if not missing:
@@ -286,7 +296,7 @@ def _load_or_compute(
     new_rows = _new_rows(lengths, task_index[chosen], task_to_task_index)
     if ranks.is_main:
         try:
-            rows = _append(path, new_rows)
+            rows = _append(path, new_rows, recompute=recompute)
         except OSError as error:
             _warn_unwritable(root, path, error)
     # What is on disk comes last and wins: another job may have been first with one of our tasks.
@@ -315,14 +325,14 @@ def _new_rows(
     ]
 
 
-def _append(path: Path, new_rows: list[dict[str, Any]]) -> list[Row]:
-    """Add to the file those rows whose tasks it still lacks; return all its rows.
+def _append(path: Path, new_rows: list[dict[str, Any]], *, recompute: bool) -> list[Row]:
+    """Add to the file those rows whose tasks it still lacks, or replace it; return all its rows.
 
     Every writer holds the lock while it reads, merges and replaces, so none loses a row.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with file_lock(path, _LOCK_TIMEOUT_S) as locked:
-        rows = read_rows(path)
+        rows = None if recompute else read_rows(path)
         have = {row.task_index for row in rows or ()}
         added = [row for row in new_rows if row["task_index"] not in have]
         if not added:

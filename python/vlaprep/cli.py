@@ -1,0 +1,418 @@
+"""The command line, and the only place that prints.
+
+``--json`` puts one object on stdout; all that people read goes to stderr. Exit codes: 0 done, 1
+failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from vlaprep import __version__
+from vlaprep.cli_tables import demo_tables, finding_lines, fit_tables, printable, speed_tables
+from vlaprep.errors import VlaprepError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rich.console import RenderableType
+
+__all__ = ["app", "main"]
+
+FAILED, INTERRUPTED = 1, 130
+JSON_VERSION = 1
+"""``format_version`` of what ``--json`` prints; raised when a key goes or changes its meaning."""
+MAX_IDS = 10_000_000
+_TOLD_BY_INFO = ("vlaprep.coordinate", "vlaprep._transfer")  # waiting for others, trying again
+
+app = typer.Typer(
+    name="vlaprep",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={
+        # --n_samples, as Python spells it, is --n-samples; the same for every option.
+        "token_normalize_func": lambda token: token.replace("_", "-"),
+        "help_option_names": ["-h", "--help"],
+    },
+)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    # transformers tells everybody who imports it that PyTorch is absent; no job here needs it.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    app(prog_name="vlaprep")
+
+
+# ----------------------------------------------------------------------------------- session
+
+
+class _Session:
+    """What one command says, where, and in which form."""
+
+    def __init__(self, command: str, *, as_json: bool) -> None:
+        self.command, self.as_json = command, as_json
+        self.warnings: list[str] = []
+        # Texts are data: what looks like markup, a number or an emoji in them is none.
+        self.console = Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+    def say(self, text: str) -> None:
+        """Tell what goes on."""
+        if not self.as_json:
+            self._line("", text, "dim")
+
+    def warn(self, text: str) -> None:
+        """Tell something a user should know, once."""
+        if text not in self.warnings:
+            self.warnings.append(text)
+            self._line("warning: ", text, "yellow")
+
+    def fail(self, text: str) -> None:
+        """Tell why there is no result."""
+        self._line("error: ", text, "bold red")
+
+    def finish(self, result: dict[str, Any], *tables: RenderableType) -> None:
+        """Show the result: tables, or with --json an object."""
+        if not self.as_json:
+            self.console.print("", *tables, sep="\n")
+            return
+        head = {"format_version": JSON_VERSION, "command": self.command}
+        text = json.dumps(head | result | {"warnings": self.warnings}, indent=2, allow_nan=False)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def _line(self, label: str, text: str, style: str) -> None:
+        # Unwrapped, so that a message in a log file is one line that can be searched for.
+        styles = (label, style), (printable(text), style if not label else "")
+        self.console.print(Text.assemble(*styles), soft_wrap=True)
+
+
+class _Relay(logging.Handler):
+    """Hands what the library logs to the session."""
+
+    def __init__(self, session: _Session) -> None:
+        super().__init__()
+        self._session = session
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tell = self._session.warn if record.levelno >= logging.WARNING else self._session.say
+        tell(record.getMessage())
+
+
+@contextmanager
+def _session(command: str, *, as_json: bool, debug: bool) -> Iterator[_Session]:
+    """Give a command its session, and turn what it raises into a message and an exit code."""
+    session = _Session(command, as_json=as_json)
+    relay = _Relay(session)
+    loggers = [logging.getLogger(name) for name in ("vlaprep", "py.warnings")]
+    for logger in loggers:
+        logger.addHandler(relay)
+    for name in _TOLD_BY_INFO:
+        logging.getLogger(name).setLevel(logging.INFO)
+    logging.captureWarnings(True)
+    try:
+        yield session
+    except KeyboardInterrupt:
+        session.fail("interrupted; nothing half-written is left")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        raise  # whoever reads our output has gone; typer exits quietly
+    # Bad data, a bad argument, a file that cannot be read or written, a package that is absent.
+    # Anything else is a fault of ours, and its traceback is wanted.
+    except (VlaprepError, ValueError, OSError, ImportError) as error:
+        if debug:
+            raise
+        session.fail(str(error) or type(error).__name__)
+        if not isinstance(error, VlaprepError):
+            session.say("--debug shows where it comes from")
+        raise typer.Exit(FAILED) from None
+    finally:
+        logging.captureWarnings(False)
+        for logger in loggers:
+            logger.removeHandler(relay)
+
+
+# ----------------------------------------------------------------------------------- options
+
+
+class Ties(str, Enum):
+    """Values of ``--ties``."""
+
+    right = "right"
+    mid = "mid"
+
+
+class NaN(str, Enum):
+    """Values of ``--nan``."""
+
+    skip = "skip"
+    error = "error"
+
+
+DatasetArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATASET",
+        help="Folder of a LeRobot dataset (v2.0, v2.1, v3.0), or its id on the Hub: org/name.",
+    ),
+]
+RevisionOption = Annotated[
+    str | None, typer.Option(metavar="REV", help="Branch, tag or commit of a dataset on the Hub.")
+]
+EpisodesOption = Annotated[
+    str | None,
+    typer.Option(metavar="IDS", help="Only these, such as 0:100,105 for 0 to 99 and 105."),
+]
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Bound on threads that read. Default: VLAPREP_NUM_THREADS, or all."),
+]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on stdout, and no tables.")
+]
+DebugOption = Annotated[
+    bool, typer.Option("--debug", envvar="VLAPREP_DEBUG", help="Show where an error comes from.")
+]
+
+
+def _ids(text: str | None) -> list[int] | None:
+    """Read ids and half-open ranges, as the splits in ``meta/info.json`` write them."""
+    if text is None:
+        return None
+    ids: set[int] = set()
+    for part in text.strip("[] ").split(","):
+        begin, colon, end = (piece.strip() for piece in part.partition(":"))
+        if not begin.isdecimal() or (colon and not end.isdecimal()):
+            raise typer.BadParameter(f"{part!r} is neither an id nor a range such as 0:100")
+        chosen = range(int(begin), int(end) if colon else int(begin) + 1)
+        if not 0 < len(chosen) <= MAX_IDS:
+            raise typer.BadParameter(f"{part!r} names {len(chosen)} episodes")
+        ids.update(chosen)
+    return sorted(ids)
+
+
+# ---------------------------------------------------------------------------------- commands
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"vlaprep {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Prepare the actions of LeRobot datasets for training vision-language-action models.
+
+    Tables, warnings and progress go to stderr; stdout is for --json alone.
+
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+
+    \b
+    Example: see all of it at work, without data and without network.
+      vlaprep demo
+    """  # noqa: D301
+
+
+@app.command()
+def speed(
+    dataset: DatasetArgument,
+    episodes: EpisodesOption = None,
+    revision: RevisionOption = None,
+    ties: Annotated[
+        Ties,
+        typer.Option(
+            help="Which label a length gets that equals several boundaries: the highest (right, "
+            "as in OpenTau) or the middle one."
+        ),
+    ] = Ties.right,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show everything, write nothing.")
+    ] = False,
+    recompute: Annotated[
+        bool, typer.Option("--recompute", help="Replace the file instead of trusting it.")
+    ] = False,
+    num_threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Label how fast each episode is among the episodes of its task.
+
+    The episodes of a task are ranked by length: label 0 is fastest, 100 slowest. The boundaries
+    between labels are written to meta/speed_percentiles.jsonl inside the dataset, where OpenTau
+    looks for them. A file that is there is kept as it is; rows of tasks it lacks are added.
+
+    \b
+    Example: look first, then write.
+      vlaprep speed ~/data/fold_towel --dry-run
+      vlaprep speed ~/data/fold_towel
+    """  # noqa: D301
+    selection = _ids(episodes)
+    with _session("speed", as_json=as_json, debug=debug) as session:
+        from vlaprep.dataset import open_dataset
+        from vlaprep.jobs import run_speed
+
+        session.say(f"reading {dataset}")
+        opened = open_dataset(
+            dataset, revision=revision, episodes=selection, num_threads=num_threads
+        )
+        result = run_speed(opened, ties=ties.value, dry_run=dry_run, recompute=recompute)
+        if selection is not None and result["file"]["state"] in ("written", "replaced"):
+            session.warn(
+                "the boundaries are those of the selected episodes alone; a load of all episodes "
+                "will call them stale"
+            )
+        findings = opened.check()
+        told = {
+            "dataset": opened.repo_id or str(opened.root),
+            "revision": opened.revision,
+            "root": str(opened.root),
+            **result,
+            "findings": [finding._asdict() for finding in findings],
+        }
+        untold = [f for f in findings if not any(f.message in text for text in session.warnings)]
+        session.finish(told, speed_tables(told), *finding_lines(untold))
+
+
+@app.command()
+def fit(
+    dataset: DatasetArgument,
+    cache_dir: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where fitted tokenizers live.")
+    ] = Path("~/.cache/vlaprep/tokenizers"),
+    chunk_size: Annotated[
+        int, typer.Option(min=1, help="Frames of a chunk: the policy's time horizon.")
+    ] = 50,
+    n_samples: Annotated[int, typer.Option(min=1, help="Chunks to fit on.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 42,
+    action_key: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the actions.")
+    ] = "action",
+    episodes: EpisodesOption = None,
+    exclude_episodes: Annotated[
+        str | None, typer.Option(metavar="IDS", help="None of these, whatever --episodes says.")
+    ] = None,
+    nan: Annotated[
+        NaN, typer.Option(help="Windows with NaN, infinity or null: leave out, or refuse.")
+    ] = NaN.skip,
+    scale: Annotated[float, typer.Option(help="Quantisation steps per unit.")] = 10.0,
+    vocab_size: Annotated[int, typer.Option(min=1, help="Vocabulary to train to.")] = 1024,
+    max_token_length: Annotated[
+        int, typer.Option(min=1, help="Bound on the characters of a token.")
+    ] = 10_000,
+    base_tokenizer_name: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Folder or Hub id of another processor class. Default: the built-in one, which "
+            "needs no network.",
+        ),
+    ] = None,
+    trust_remote_code: Annotated[
+        bool, typer.Option(help="Whether code that comes with that class may run.")
+    ] = True,
+    dataset_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Local copy of DATASET, which is then only a name."),
+    ] = None,
+    revision: RevisionOption = None,
+    wait_timeout_s: Annotated[
+        float, typer.Option(min=0, help="How long to wait for another process that fits the same.")
+    ] = 1800.0,
+    num_threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Fit a FAST action tokenizer, or find it fitted already.
+
+    Action chunks are drawn from all episodes, normalised by their 1 % and 99 % quantiles, and a
+    tokenizer is trained on them. It is written to a folder of its own in the cache, named after
+    everything it depends on, with a fit_report.json. Give that folder to your trainer, or to
+    transformers.AutoProcessor.from_pretrained.
+
+    \b
+    Example: a tokenizer for chunks of one second at 30 frames a second.
+      vlaprep fit ~/data/fold_towel --chunk-size 30 --cache-dir tokenizers
+    """  # noqa: D301
+    options: dict[str, Any] = {
+        "dataset_repo_id": dataset,
+        "dataset_root": dataset_root,
+        "revision": revision,
+        "cache_dir": cache_dir,
+        "base_tokenizer_name": base_tokenizer_name,
+        "n_samples": n_samples,
+        "chunk_size": chunk_size,
+        "seed": seed,
+        "action_key": action_key,
+        "episodes": _ids(episodes),
+        "exclude_episodes": _ids(exclude_episodes),
+        "scale": scale,
+        "vocab_size": vocab_size,
+        "max_token_length": max_token_length,
+        "nan": nan.value,
+        "trust_remote_code": trust_remote_code,
+        "wait_timeout_s": wait_timeout_s,
+        "num_threads": num_threads,
+    }
+    with _session("fit", as_json=as_json, debug=debug) as session:
+        from vlaprep.jobs import run_fit
+
+        session.say(f"fitting a tokenizer to {dataset}")
+        result = run_fit(**options)
+        session.finish({"dataset": dataset, **result}, fit_tables(result))
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder for everything that is written.")
+    ] = Path("vlaprep-demo"),
+    episodes: Annotated[int, typer.Option(min=1, help="Size of the dataset.")] = 96,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Run both jobs on a small dataset made on the spot; no network, a few seconds.
+
+    Writes a LeRobot v3.0 dataset of made-up teleoperation to OUT/dataset, its speed boundaries
+    into that, and a tokenizer to OUT/tokenizers. Then encodes and decodes chunks that the fit did
+    not draw, and shows how close they come back.
+
+    \b
+    Example: run it, then look at the same data with the other commands.
+      vlaprep demo /tmp/vlaprep-demo
+      vlaprep speed /tmp/vlaprep-demo/dataset
+    """  # noqa: D301
+    with _session("demo", as_json=as_json, debug=debug) as session:
+        from vlaprep.demo import run_demo
+
+        result = run_demo(out, episodes=episodes, stage=session.say)
+        session.finish(
+            result,
+            speed_tables(result["speed"]),
+            "",
+            fit_tables(result["fit"]),
+            "",
+            demo_tables(result),
+        )
+
+
+if __name__ == "__main__":
+    main()
