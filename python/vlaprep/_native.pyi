@@ -5,6 +5,17 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = [
+    "Reader",
+    "__version__",
+    "bucketize",
+    "dct_quantize",
+    "episode_stream",
+    "gather_chunks",
+    "percentiles_by_task",
+    "quantile",
+]
+
 __version__: str
 
 def percentiles_by_task(
