@@ -38,6 +38,7 @@ def episode_stream(
     span_first_row: ArrayLike,
     span_rows: ArrayLike,
 ) -> object: ...
+
 @final
 class Reader:
     def __new__(
