@@ -6,6 +6,7 @@
 VENV := .venv
 PYTHON := python3# any Python >= 3.10; where it is older, the newest pythonX.Y on the path is taken
 INSTALL := editable# how vlaprep gets into $(VENV): `editable` from the sources, or the built `wheel`
+PROFILE := release# of the wheel; `dist` for one to hand out
 PYTEST := -q
 DEMO := build/demo
 
@@ -14,7 +15,7 @@ BIN := $(abspath $(VENV))/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
 WHEEL_INPUT := $(SOURCES) README.md LICENSE $(shell find python -name '*.py*' -not -name '*.pyc')
 LOCKED := $(if $(CI),--locked)# in CI, Cargo.lock is what is built
-CI_STAGES := env lint-rust test-rust wheel install lint-python stubs docs examples test-python
+CI_STAGES := env lint-rust test-rust wheel install lint-python docs examples test-python
 
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -47,7 +48,7 @@ test: test-rust test-python ## install and run every test but the slow ones
 setup: env install ## make the whole environment in .venv
 
 .PHONY: lint
-lint: lint-rust lint-python ## formats, clippy, ruff, mypy
+lint: lint-rust lint-python ## rustfmt, clippy, ruff, mypy, stubtest
 
 .PHONY: docs
 docs: install $(MADE)/group-docs ## build the documentation into site/, strictly
@@ -76,7 +77,7 @@ clean: ## delete what was built, the environment included
 
 # ------------------------------------------------------------------------ the parts of the above
 
-.PHONY: lint-rust lint-python test-rust test-python stubs examples env install
+.PHONY: lint-rust lint-python test-rust test-python examples env install
 
 lint-rust: $(BIN)/python
 	cargo fmt --all --check
@@ -86,6 +87,7 @@ lint-python: install $(MADE)/group-lint # mypy follows imports into what is inst
 	ruff check
 	ruff format --check
 	mypy
+	stubtest --mypy-config-file pyproject.toml vlaprep._native
 
 # Test programs of the core; the binding is driven from Python.
 test-rust: $(BIN)/python
@@ -96,9 +98,6 @@ test-rust: $(BIN)/python
 # Given a wheel, the tests are told to insist on it.
 test-python: install $(MADE)/group-test
 	$(if $(filter wheel,$(INSTALL)),VLAPREP_WHEEL=$$(echo dist/*.whl)) pytest $(PYTEST)
-
-stubs: install $(MADE)/group-lint
-	python -m mypy.stubtest --mypy-config-file pyproject.toml vlaprep._native
 
 examples: install
 	mkdir -p build/examples
@@ -120,7 +119,8 @@ $(MADE)/wheel: dist/built $(MADE)/pip
 # zig links against the old C library of the training images, whatever this machine has.
 dist/built: $(WHEEL_INPUT) $(MADE)/group-build
 	rm -rf dist
-	maturin build --quiet $(LOCKED) --release --zig --compatibility manylinux_2_28 --out dist
+	maturin build --quiet $(LOCKED) --profile $(PROFILE) --zig --compatibility manylinux_2_28 \
+	    --out dist
 	touch $@
 
 $(MADE)/group-%: pyproject.toml $(MADE)/pip
