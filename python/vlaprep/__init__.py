@@ -13,6 +13,18 @@ from vlaprep._native import __version__
 
 if TYPE_CHECKING:
     from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
+    from vlaprep.errors import (
+        DatasetFormatError,
+        DatasetNotFoundError,
+        EpisodeSelectionError,
+        FitFailedElsewhereError,
+        NoChunksError,
+        PercentileFileError,
+        TokenizerFormatError,
+        VlaprepError,
+        VocabularyError,
+        WaitTimeoutError,
+    )
     from vlaprep.fit import fit_fast_tokenizer
     from vlaprep.processing_action_tokenizer import FastActionProcessor
     from vlaprep.sampling import sample_chunks
@@ -20,10 +32,20 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Dataset": "dataset",
+    "DatasetFormatError": "errors",
+    "DatasetNotFoundError": "errors",
+    "EpisodeSelectionError": "errors",
     "EpisodeTable": "dataset",
     "FastActionProcessor": "processing_action_tokenizer",
     "Finding": "dataset",
+    "FitFailedElsewhereError": "errors",
+    "NoChunksError": "errors",
+    "PercentileFileError": "errors",
     "SpeedLabels": "speed",
+    "TokenizerFormatError": "errors",
+    "VlaprepError": "errors",
+    "VocabularyError": "errors",
+    "WaitTimeoutError": "errors",
     "fit_fast_tokenizer": "fit",
     "open_dataset": "dataset",
     "sample_chunks": "sampling",
@@ -32,10 +54,20 @@ _HOMES = {
 
 __all__ = [
     "Dataset",
+    "DatasetFormatError",
+    "DatasetNotFoundError",
+    "EpisodeSelectionError",
     "EpisodeTable",
     "FastActionProcessor",
     "Finding",
+    "FitFailedElsewhereError",
+    "NoChunksError",
+    "PercentileFileError",
     "SpeedLabels",
+    "TokenizerFormatError",
+    "VlaprepError",
+    "VocabularyError",
+    "WaitTimeoutError",
     "__version__",
     "fit_fast_tokenizer",
     "open_dataset",

@@ -45,9 +45,13 @@ type Columns<'py> = (
     Column<'py>,
 );
 
+/// dtype, shape and names.
+type Feature<'a> = (&'a str, &'a [u64], Option<&'a [String]>);
+
 #[pymethods]
 impl Reader {
     #[new]
+    #[allow(clippy::needless_pass_by_value, reason = "a path is extracted owned")]
     #[pyo3(signature = (root, episodes=None, num_threads=0))]
     fn new(
         py: Python<'_>,
@@ -95,7 +99,7 @@ impl Reader {
 
     /// ``{column: (dtype, shape, names or None)}`` as written.
     #[getter]
-    fn features(&self) -> BTreeMap<&str, (&str, &[u64], Option<&[String]>)> {
+    fn features(&self) -> BTreeMap<&str, Feature<'_>> {
         let features = self.dataset.info().features.iter();
         features
             .map(|(name, f)| {
@@ -181,7 +185,7 @@ impl Reader {
     ) -> PyResult<Bound<'py, PyAny>> {
         let positions = self.positions(positions)?;
         let (dataset, threads) = (&self.dataset, self.threads);
-        let value = dataset.value(column).map_err(gate::raise)?;
+        let value = dataset.value(column).map_err(|error| gate::raise(&error))?;
         if value == Value::Integer {
             let values = gate::run(py, |interrupt| {
                 dataset.read_integers(column, &positions, threads, interrupt)

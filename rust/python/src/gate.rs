@@ -34,12 +34,12 @@ pub(crate) fn run<T: Send>(
     let outcome = py.detach(|| work(&Interrupt::new(&poll)));
     match signal.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(raised) => Err(raised),
-        None => outcome.map_err(raise),
+        None => outcome.map_err(|error| raise(&error)),
     }
 }
 
 /// The Python class of each error.
-pub(crate) fn raise(error: Error) -> PyErr {
+pub(crate) fn raise(error: &Error) -> PyErr {
     let message = error.to_string();
     match error {
         Error::Argument(_) => PyValueError::new_err(message),

@@ -32,6 +32,11 @@ macro_rules! for_number {
 }
 
 /// The values of an integer column; null where there is none.
+#[allow(
+    clippy::unnecessary_fallible_conversions,
+    clippy::useless_conversion,
+    reason = "one body serves every width, and only u64 may not fit"
+)]
 pub(super) fn integers(array: &dyn Array) -> Result<Vec<Option<i64>>, Unusable> {
     if array.data_type() == &DataType::Null {
         return Ok(vec![None; array.len()]);
@@ -167,6 +172,10 @@ fn append_spans(
 }
 
 /// Appends every value as float32; NaN where it is null.
+#[allow(
+    clippy::cast_lossless,
+    reason = "one body serves every width; wide integers round as NumPy's do"
+)]
 fn append_floats(values: &ArrayRef, out: &mut Vec<f32>) -> Result<(), Unusable> {
     fn append<T: ArrowPrimitiveType>(
         values: &ArrayRef,

@@ -230,7 +230,7 @@ pub(super) fn runs(file: &DataFile, index: usize, interrupt: &Interrupt<'_>) -> 
     let mut undecided = Vec::new();
     for (group, bounds) in file.group_starts.windows(2).enumerate() {
         let rows = bounds[0]..bounds[1];
-        match ids.from_statistics(file, group, index) {
+        match ids.by_statistics(file, group, index) {
             Some(run) => runs.push(run),
             None => undecided.push(rows),
         }
@@ -256,7 +256,7 @@ impl Ids {
     }
 
     /// The one run of a row group that holds one episode and one task, frames without a gap.
-    fn from_statistics(&self, file: &DataFile, group: usize, index: usize) -> Option<Run> {
+    fn by_statistics(&self, file: &DataFile, group: usize, index: usize) -> Option<Run> {
         let metadata = file.metadata.metadata().row_group(group);
         let schema = file.metadata.parquet_schema();
         let range = |root: usize| {

@@ -26,10 +26,8 @@ pub(super) fn read_text(root: &Path, name: &str) -> Result<String> {
         source,
     })?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
-            .iter()
-            .filter(|&&byte| byte == b'\n')
-            .count();
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.split(|&byte| byte == b'\n').count();
         Error::Metadata {
             file: name.to_owned(),
             line: Some(line),

@@ -31,6 +31,9 @@ pub enum Value {
     Vector,
 }
 
+/// The widest vector that is believed on the word of metadata alone.
+const MAX_CLAIMED_WIDTH: u64 = 1 << 16;
+
 /// Rows of one file and where they go.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
@@ -72,7 +75,7 @@ impl Dataset {
             .collect();
         let plan = self.plan(&windows, threads, interrupt)?;
         let mut out = vec![0; windows.iter().map(|(_, rows)| rows.len()).sum()];
-        self.gather(&plan, threads, interrupt, &mut out, 1, |file, ranges| {
+        gather(&plan, threads, interrupt, &mut out, 1, |file, ranges| {
             let file = &self.files[file];
             let values = read_integers(file, column, ranges, interrupt)?;
             values
@@ -161,7 +164,7 @@ impl Dataset {
         let width = self.width(column, &plan, interrupt)?;
         let rows: usize = windows.iter().map(|(_, rows)| rows.len()).sum();
         let mut values = vec![0.0; rows * width];
-        self.gather(
+        gather(
             &plan,
             threads,
             interrupt,
@@ -224,42 +227,47 @@ impl Dataset {
                 None => {}
             }
         }
-        // Nothing but nulls: the metadata's word is as good as any.
+        // Nothing but nulls: the metadata's word is as good as any, within reason.
         let shape = self
             .info()
             .features
             .get(column)
-            .map(|feature| feature.shape.iter().product());
-        Ok(shape.map_or(1, |width: u64| width as usize))
+            .map(|feature| &feature.shape);
+        let product = shape.and_then(|dims| {
+            dims.iter()
+                .try_fold(1_u64, |all, &dim| all.checked_mul(dim))
+        });
+        Ok(product
+            .filter(|width| (1..=MAX_CLAIMED_WIDTH).contains(width))
+            .unwrap_or(1) as usize)
     }
+}
 
-    /// Decodes the files of the plan, as many at a time as there are threads, and copies each piece
-    /// to its place in `out`, whose rows have `width` values.
-    fn gather<T: Copy + Send>(
-        &self,
-        plan: &BTreeMap<usize, Vec<Piece>>,
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-        out: &mut [T],
-        width: usize,
-        read: impl Fn(usize, &[Range<usize>]) -> Result<Vec<T>> + Sync,
-    ) -> Result<()> {
-        let jobs: Vec<(usize, &[Piece])> = plan
-            .iter()
-            .map(|(&file, pieces)| (file, pieces.as_slice()))
-            .collect();
-        for wave in jobs.chunks(threads.max(1)) {
-            let decoded = parallel::map(wave, threads, interrupt, |&(file, pieces)| {
-                let ranges = union(pieces);
-                Ok((read(file, &ranges)?, ranges))
-            })?;
-            for (&(_, pieces), decoded) in wave.iter().zip(decoded) {
-                let (values, ranges) = decoded?;
-                scatter(&values, &ranges, pieces, out, width);
-            }
+/// Decodes the files of the plan, as many at a time as there are threads, and copies each piece
+/// to its place in `out`, whose rows have `width` values.
+fn gather<T: Copy + Send>(
+    plan: &BTreeMap<usize, Vec<Piece>>,
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+    out: &mut [T],
+    width: usize,
+    read: impl Fn(usize, &[Range<usize>]) -> Result<Vec<T>> + Sync,
+) -> Result<()> {
+    let jobs: Vec<(usize, &[Piece])> = plan
+        .iter()
+        .map(|(&file, pieces)| (file, pieces.as_slice()))
+        .collect();
+    for wave in jobs.chunks(threads.max(1)) {
+        let decoded = parallel::map(wave, threads, interrupt, |&(file, pieces)| {
+            let ranges = union(pieces);
+            Ok((read(file, &ranges)?, ranges))
+        })?;
+        for (&(_, pieces), decoded) in wave.iter().zip(decoded) {
+            let (values, ranges) = decoded?;
+            scatter(&values, &ranges, pieces, out, width);
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// The parts of the spans that hold the `frames` of an episode, to be written from row `out` on.
