@@ -256,6 +256,16 @@ def test_decode_follows_the_latest_encode(case: tuple[Path, Any]) -> None:
         np.testing.assert_array_equal(symbols_of(decoded), symbols_of(chunks[name]))
 
 
+@only("F08")
+def test_a_horizon_other_than_the_fitted_one_is_reported(
+    case: tuple[Path, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    chunks = chunks_of(case)
+    codec = vlaprep.FastActionProcessor.fit(list(chunks["h50"]))
+    assert not observe(lambda: round_trip(codec, chunks["h50"]), caplog).warnings
+    assert observe(lambda: round_trip(codec, chunks["h20"]), caplog).warnings_with("20", "50")
+
+
 @pytest.mark.parametrize("which", ["unit", "degrees", "unit_scale_100", "ticks"])
 @only("F09")
 def test_the_range_is_checked_before_training(
