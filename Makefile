@@ -108,7 +108,7 @@ env: $(foreach group,build test lint docs bench,$(MADE)/group-$(group))
 install: $(MADE)/$(INSTALL)
 
 $(MADE)/editable: $(SOURCES) $(MADE)/group-build
-	maturin develop --quiet $(LOCKED)
+	maturin develop $(LOCKED)
 	rm -f $(MADE)/wheel && touch $@
 
 $(MADE)/wheel: dist/built $(MADE)/pip
@@ -119,8 +119,7 @@ $(MADE)/wheel: dist/built $(MADE)/pip
 # zig links against the old C library of the training images, whatever this machine has.
 dist/built: $(WHEEL_INPUT) $(MADE)/group-build
 	rm -rf dist
-	maturin build --quiet $(LOCKED) --profile $(PROFILE) --zig --compatibility manylinux_2_28 \
-	    --out dist
+	maturin build $(LOCKED) --profile $(PROFILE) --zig --compatibility manylinux_2_28 --out dist
 	touch $@
 
 $(MADE)/group-%: pyproject.toml $(MADE)/pip
