@@ -71,6 +71,20 @@ def cases(cases_root: Path) -> dict[str, dict[str, Any]]:
     return {entry["id"]: entry for entry in entries}
 
 
+@pytest.fixture(scope="session")
+def demo_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small dataset of made-up teleoperation; read, never write, here."""
+    from vlaprep.demo import write_demo_dataset
+
+    return write_demo_dataset(tmp_path_factory.mktemp("demo") / "dataset", episodes=40)
+
+
+@pytest.fixture
+def root(demo_root: Path, tmp_path: Path) -> Path:
+    """Own copy of that dataset."""
+    return Path(shutil.copytree(demo_root, tmp_path / "dataset"))
+
+
 @pytest.fixture
 def case(
     request: pytest.FixtureRequest, cases: dict[str, Any], cases_root: Path, tmp_path: Path

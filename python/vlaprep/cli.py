@@ -87,7 +87,7 @@ class _Session:
     def finish(self, result: dict[str, Any], *tables: RenderableType) -> None:
         """Show the result: tables, or with --json an object."""
         if not self.as_json:
-            self.console.print("", *tables, sep="\n")
+            self.console.print("", *tables, sep="\n", crop=False)
             return
         head = {"format_version": JSON_VERSION, "command": self.command}
         text = json.dumps(head | result | {"warnings": self.warnings}, indent=2, allow_nan=False)
@@ -113,18 +113,33 @@ class _Relay(logging.Handler):
 
 
 @contextmanager
-def _session(command: str, *, as_json: bool, debug: bool) -> Iterator[_Session]:
-    """Give a command its session, and turn what it raises into a message and an exit code."""
-    session = _Session(command, as_json=as_json)
+def _relayed(session: _Session) -> Iterator[None]:
+    """Let a session tell what the library logs, and Python's own warnings."""
     relay = _Relay(session)
     loggers = [logging.getLogger(name) for name in ("vlaprep", "py.warnings")]
+    levels = {name: logging.getLogger(name).level for name in _TOLD_BY_INFO}
     for logger in loggers:
         logger.addHandler(relay)
-    for name in _TOLD_BY_INFO:
+    for name in levels:
         logging.getLogger(name).setLevel(logging.INFO)
     logging.captureWarnings(True)
     try:
-        yield session
+        yield
+    finally:
+        logging.captureWarnings(False)
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+        for logger in loggers:
+            logger.removeHandler(relay)
+
+
+@contextmanager
+def _session(command: str, *, as_json: bool, debug: bool) -> Iterator[_Session]:
+    """Give a command its session, and turn what it raises into a message and an exit code."""
+    session = _Session(command, as_json=as_json)
+    try:
+        with _relayed(session):
+            yield session
     except KeyboardInterrupt:
         session.fail("interrupted; nothing half-written is left")
         raise typer.Exit(INTERRUPTED) from None
@@ -139,10 +154,6 @@ def _session(command: str, *, as_json: bool, debug: bool) -> Iterator[_Session]:
         if not isinstance(error, VlaprepError):
             session.say("--debug shows where it comes from")
         raise typer.Exit(FAILED) from None
-    finally:
-        logging.captureWarnings(False)
-        for logger in loggers:
-            logger.removeHandler(relay)
 
 
 # ----------------------------------------------------------------------------------- options
@@ -389,11 +400,11 @@ def demo(
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
-    """Run both jobs on a small dataset made on the spot; no network, a few seconds.
+    """Run both jobs on a small dataset made on the spot.
 
-    Writes a LeRobot v3.0 dataset of made-up teleoperation to OUT/dataset, its speed boundaries
-    into that, and a tokenizer to OUT/tokenizers. Then encodes and decodes chunks that the fit did
-    not draw, and shows how close they come back.
+    Needs no network and a few seconds. Writes a LeRobot v3.0 dataset of made-up teleoperation to
+    OUT/dataset, its speed boundaries into that, and a tokenizer to OUT/tokenizers. Then encodes
+    and decodes chunks that the fit did not draw, and shows how close they come back.
 
     \b
     Example: run it, then look at the same data with the other commands.
@@ -408,7 +419,7 @@ def demo(
             result,
             speed_tables(result["speed"]),
             "",
-            fit_tables(result["fit"]),
+            fit_tables(result["fit"], result["round_trip"]["dims"]),
             "",
             demo_tables(result),
         )

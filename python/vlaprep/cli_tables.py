@@ -88,8 +88,8 @@ def _speed_notes(result: Mapping[str, Any], hidden: int) -> Iterable[str]:
         yield f"and {hidden:,} tasks of fewer episodes, which --json lists"
     if result["unresolved_episodes"]:
         yield f"{result['unresolved_episodes']:,} episodes have no known task: label 50"
-    unit = "lengths in frames" + (f" at {result['fps']:g} a second" if result["fps"] else "")
-    yield f"{unit}; labels: episodes labelled 0 (fast), 10, … 100 (slow)"
+    unit = "lengths in frames" + (f" ({result['fps']:g} a second)" if result["fps"] else "")
+    yield f"{unit}; labels: how many got 0 (fast), … 100 (slow)"
     if any(task["percentiles"] is None for task in result["tasks"]):
         yield "sparse: fewer than 10 distinct lengths, so every episode gets label 50"
 
@@ -114,8 +114,8 @@ def finding_lines(findings: Sequence[Finding]) -> Iterable[RenderableType]:
         yield _facts([(finding.kind, finding.message) for finding in findings])
 
 
-def fit_tables(result: Mapping[str, Any]) -> RenderableType:
-    """Show what `vlaprep.jobs.run_fit` told."""
+def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> RenderableType:
+    """Show what `vlaprep.jobs.run_fit` told; `dims` are names, where they are at hand."""
     draws, tokens = result["draws"], result["tokens"]
     horizon, dim = draws["time_horizon"], draws["action_dim"]
     per_chunk = tokens["per_chunk"]
@@ -125,9 +125,10 @@ def fit_tables(result: Mapping[str, Any]) -> RenderableType:
         "left out": ", ".join(_left_out(draws)),
         "vocabulary": f"{_count(tokens['vocabulary'])} tokens; coefficients from "
         f"{tokens['min_token']} to {tokens['max_token']}",
-        "a chunk": f"{horizon * dim:,} numbers become {per_chunk['mean']:.1f} tokens "
-        f"(median {per_chunk['p50']:.0f}, p99 {per_chunk['p99']:.0f}, "
-        f"at most {per_chunk['max']}): {tokens['symbols_per_token']:.1f} numbers a token",
+        "a chunk": f"{horizon * dim:,} numbers become {per_chunk['mean']:.1f} tokens on average: "
+        f"{tokens['symbols_per_token']:.1f} numbers a token",
+        "tokens": f"median {per_chunk['p50']:.0f}, p99 {per_chunk['p99']:.0f}, "
+        f"at most {per_chunk['max']} a chunk",
         "folder": result["folder"],
     }
     found = "found in the cache" if result["cached"] else "fitted now"
@@ -135,9 +136,9 @@ def fit_tables(result: Mapping[str, Any]) -> RenderableType:
         _heading(f"Action tokenizer {result['signature']} ({found})"),
         Text(""),
         _facts((key, value) for key, value in facts.items() if value),
-        _dim_table(result),
+        _dim_table(result, dims),
         _note(
-            f"in units of the dataset; errors of {result['reconstruction']['chunks']:,} chunks "
+            f"in dataset units; errors of {result['reconstruction']['chunks']:,} chunks "
             "encoded and decoded, clipping included"
         ),
     )
@@ -150,15 +151,18 @@ def _left_out(draws: Mapping[str, Any]) -> Iterable[str]:
         yield f"{draws['windows_skipped']:,} windows that are not finite"
 
 
-def _dim_table(result: Mapping[str, Any]) -> Table:
+def _dim_table(result: Mapping[str, Any], dims: Sequence[str] | None) -> Table:
     norm, errors = result["normalization"], result["reconstruction"]["dataset_units"]
-    names = ("dim", "q01", "q99", "clipped", "rms error", "p99 error", "max error", "")
-    table = _table(*((name, "right" if name else "left", "") for name in names))
+    numbers = ("q01", "q99", "clipped", "rms error", "p99 error", "max error")
+    table = _table(("dim", "shrink", ""), *((name, "right", "") for name in numbers))
     columns = (norm["lo"], norm["hi"], norm["clipped_fraction"], *errors.values())
     for dim, (low, high, clipped, *error) in enumerate(zip(*columns, strict=True)):
-        constant = "constant" if dim in norm["constant_dims"] else ""
-        numbers = (f"{value:.4g}" for value in error)
-        table.add_row(str(dim), f"{low:.4g}", f"{high:.4g}", f"{clipped:.1%}", *numbers, constant)
+        name = _line(dims[dim]) if dims else str(dim)
+        if dim in norm["constant_dims"]:
+            name += " (constant)"
+        table.add_row(
+            name, *(f"{x:.4g}" for x in (low, high)), f"{clipped:.1%}", *(f"{x:.4g}" for x in error)
+        )
     return table
 
 
@@ -209,14 +213,14 @@ def _table(*columns: tuple[str, Literal["left", "right", "shrink"], str]) -> Tab
     return table
 
 
-def _facts(facts: Iterable[tuple[str, str]]) -> RenderableType:
-    """Show names and values; a value that is too wide is folded, never cut, so it can be copied."""
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(style="bold", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, value in facts:
-        grid.add_row(name, printable(value))
-    return grid
+def _facts(facts: Iterable[tuple[str, str]]) -> Text:
+    """Show names and values, a line each; never broken or cut, so that paths can be copied."""
+    facts = list(facts)
+    width = max(len(name) for name, _ in facts)
+    lines = (
+        Text.assemble((f"{name:<{width}}  ", "bold"), printable(value)) for name, value in facts
+    )
+    return Text("\n", no_wrap=True, overflow="ignore").join(lines)
 
 
 def _heading(text: str) -> Text:

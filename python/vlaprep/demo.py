@@ -191,7 +191,7 @@ def run_demo(
         seconds[name] = time.perf_counter() - begin
         return result
 
-    out = Path(out)
+    out = Path(out).absolute()  # what is told of is found from any folder
     root = timed(
         "dataset",
         "making a dataset",

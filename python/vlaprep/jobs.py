@@ -47,8 +47,9 @@ def run_speed(
           label) and ``percentiles`` (None: sparse);
         - ``labels``: the same over all episodes, and ``unresolved_episodes``: those of no task;
         - ``file``: ``path``, ``state`` (``"written"``, ``"extended"``, ``"kept"``, ``"replaced"``,
-          ``"unwritable"``, or ``"absent"`` where there is no task), ``dry_run``, and of the file as
-          it stood before, ``episodes_before`` and ``stale``.
+          ``"unwritable"``, or ``"absent"`` where there is no task), ``dry_run``,
+          ``episodes_before``: from how many the file was made that stood there (None: there was
+          none, or it is unreadable), and ``stale``: whether it is kept though these are too few.
 
     Raises
     ------
@@ -139,13 +140,14 @@ def _outlook(path: Path, table: EpisodeTable, recompute: bool) -> dict[str, Any]
     except PercentileFileError:
         if not recompute:
             raise
-        return {"state": "replaced" if tasks else "kept", "episodes_before": None, "stale": True}
+        return {"state": "replaced" if tasks else "kept", "episodes_before": None, "stale": False}
     if rows is None:
         return {"state": "written" if tasks else "absent", "episodes_before": None, "stale": False}
     episodes = sum(row.n_episodes for row in rows)
     missing = tasks - {row.task_index for row in rows}
     state = "replaced" if recompute and tasks else "extended" if missing else "kept"
-    return {"state": state, "episodes_before": episodes, "stale": episodes < len(resolved)}
+    stale = state == "kept" and episodes < len(resolved)
+    return {"state": state, "episodes_before": episodes, "stale": stale}
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
