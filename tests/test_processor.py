@@ -178,8 +178,18 @@ def test_fit_refuses_senseless_settings() -> None:
         FastActionProcessor.fit(smooth(4), action_dim=14)
     with pytest.raises(ValueError, match="time_horizon"):
         FastActionProcessor.fit(smooth(4), time_horizon=-1)
-    with pytest.raises(ValueError, match="on_range"):
-        FastActionProcessor(FastActionProcessor.fit(smooth(4)).tokenizer, on_range="wrap")
+    tokenizer = FastActionProcessor.fit(smooth(4)).tokenizer
+    for setting in ({"on_range": "wrap"}, {"scale": 0}, {"min_token": 0.5}, {"time_horizon": True}):
+        with pytest.raises(ValueError, match=next(iter(setting))):
+            FastActionProcessor(tokenizer, **setting)
+
+
+def test_far_from_zero_only_the_range_counts() -> None:
+    """One step has no frequency but 0, so a large offset alone does not widen the range."""
+    x = np.linspace(1e12, 1e12 + 3, 40).reshape(40, 1, 1)
+    processor = FastActionProcessor.fit(x)
+    assert processor.min_token == 10**13
+    np.testing.assert_array_equal(quantize(processor.decode(processor(x)), 10), quantize(x, 10))
 
 
 # ------------------------------------------------------------------------------ encode
@@ -270,7 +280,8 @@ def test_out_of_range_clamps_errs_or_follows_the_published_class(
     ids = processor(x)
     assert warnings_in(caplog) == [
         "2 coefficients in 2 of 5 chunks are outside the fitted range "
-        f"[{processor.min_token}, {processor.max_token}]: 1 below, clamped; 1 above, clamped"
+        f"[{processor.min_token}, {processor.max_token}], first 1581 at chunk 3, frequency 0, "
+        "dim 1: normalise as in the fit, or fit on wider data; clamped at both ends"
     ]
     back = quantize(processor.decode(ids), processor.scale)
     want = np.clip(quantize(x, processor.scale), processor.min_token, processor.max_token)
@@ -279,6 +290,9 @@ def test_out_of_range_clamps_errs_or_follows_the_published_class(
     with pytest.raises(errors.VocabularyError, match=r"1581 .* chunk 3, frequency 0, dim 1"):
         processor(x)
     assert processor(x[:3]) == ids[:3]
+    processor.on_range = "Error"
+    with pytest.raises(ValueError, match="on_range must be one of clamp, error, published"):
+        processor(x[:3])
     processor.on_range = "published"
     assert processor(x)[4] == ids[4]
     assert processor(x)[3] != ids[3]
@@ -294,7 +308,7 @@ def test_symbols_whose_bytes_were_never_seen_are_not_dropped_in_silence(
     x[7, 0, 0] = -5
     ids = sparse(x)
     assert warnings_in(caplog)[-1].startswith(
-        "1 of 40 chunks hold coefficients that no chunk of the fit held (-50)"
+        "1 of 40 chunks hold coefficients that no chunk of the fit held, as -50"
     )
     status = sparse.decode_batch(ids)[1]
     assert np.flatnonzero(status).tolist() == [7]
@@ -309,7 +323,7 @@ def test_the_batch_methods_agree(
     assert (ids.dtype, offsets.dtype) == (np.int32, np.int64)
     assert [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)] == lists
     want, status = processor.decode_batch(lists)
-    for form in ((ids, offsets), (ids.tolist(), offsets.tolist())):
+    for form in ((ids, offsets), (ids.tolist(), offsets.tolist()), (tuple(ids), tuple(offsets))):
         actions, again = processor.decode_batch(*form)
         np.testing.assert_array_equal(actions, want)
         np.testing.assert_array_equal(again, status)

@@ -50,8 +50,8 @@ def test_each_bad_chunk_is_zeros_with_its_reason(
     assert not warnings_in(caplog)
     np.testing.assert_array_equal(processor.decode(tokens), actions)
     (text,) = warnings_in(caplog)
-    assert text.startswith("10 of 11 chunks did not decode and are zeros")
-    assert "(3 short, 2 long, 4 unknown id, 1 out of alphabet)" in text
+    reasons = "3 SHORT, 2 LONG, 4 UNKNOWN_ID, 1 OUT_OF_ALPHABET"
+    assert text.startswith(f"10 of 11 chunks did not decode ({reasons}), the first is 1; they are")
     assert capfd.readouterr().out == ""
 
 
@@ -80,7 +80,7 @@ def test_lenient_decoding_is_asked_for_and_said(processor: FastActionProcessor) 
     assert not kept[same:].any()
     unknown, status = processor.decode_batch([[10**6]], policy="pad")
     assert (unknown.any(), status.tolist()) == (False, [ChunkStatus.UNKNOWN_ID])
-    with pytest.raises(ValueError, match=r"1 of 2 chunks .* \(1 short\), the first is chunk 1"):
+    with pytest.raises(ValueError, match=r"1 of 2 chunks .* \(1 SHORT\), the first is 1;"):
         processor.decode_batch([good, good[:-1]], policy="strict")
     with pytest.raises(ValueError, match="policy must be one of zero, pad, strict"):
         processor.decode_batch([good], policy="lenient")
@@ -120,6 +120,9 @@ def test_the_shape_follows_the_call_and_other_horizons_are_reported(
         assert processor.decode([other], time_horizon=9, action_dim=7).shape == (1, 9, 7)
         assert processor.called_time_horizon == 9
         assert processor.decode(ids).shape == (3, 20, 7)  # not pinned by another decode
+        with pytest.raises(ValueError, match="nan"):
+            processor(np.full((1, 4, 7), np.nan))
+        assert processor.decode(ids).shape == (3, 20, 7)  # nor by an encode that failed
     assert fixed.time_horizon == 50
     reported = [t for t in warnings_in(caplog) if "differs from the 50" in t]
     assert [t.split()[1] for t in reported] == ["20", "4", "9"]  # once each

@@ -24,9 +24,10 @@ from vlaprep import _native, errors, kernels
 from vlaprep.normalization import Normalization
 
 MAX_LINES = 500
-LONG_FOR_A_REASON = {
-    "python/vlaprep/processing_action_tokenizer.py",  # has to work alone, as one file
-    "tests/cases/make_cases.py",  # a builder of data, kept as it came
+MAX_LINES_OF = {
+    # One file by contract: its copy beside a saved tokenizer has to work without vlaprep.
+    "python/vlaprep/processing_action_tokenizer.py": 740,
+    "tests/cases/make_cases.py": 1310,  # a builder of data, kept as it came
 }
 FORBIDDEN = ("../" + "shared", "/" + "work/", "TO" + "DO", "FIX" + "ME")
 LAZY = (
@@ -248,7 +249,7 @@ def test_objects_that_go_into_data_loaders_pickle() -> None:
 
 
 def is_code(name: Path) -> bool:
-    return name.suffix in {".rs", ".py", ".pyi"} and name.as_posix() not in LONG_FOR_A_REASON
+    return name.suffix in {".rs", ".py", ".pyi"}
 
 
 def test_no_file_is_long(project_root: Path) -> None:
@@ -258,7 +259,8 @@ def test_no_file_is_long(project_root: Path) -> None:
         name.as_posix(): len((project_root / name).read_text(encoding="utf-8").splitlines())
         for name in files
     }
-    assert {name: n for name, n in lines.items() if n > MAX_LINES} == {}
+    assert {name: n for name, n in lines.items() if n > MAX_LINES_OF.get(name, MAX_LINES)} == {}
+    assert MAX_LINES_OF.keys() <= lines.keys()
 
 
 def test_no_file_names_what_is_not_part_of_the_project(project_root: Path) -> None:

@@ -2,20 +2,16 @@
 
 A chunk of actions, ``time_horizon`` steps of ``action_dim`` numbers, becomes ids in four steps:
 
-1. an orthonormal cosine transform (DCT-II) along time, one dim at a time: smooth motion ends up
-   in few low frequencies;
-2. multiplication by ``scale`` and rounding to whole numbers, half to even: this is where
-   precision is given up;
-3. one character a coefficient, all dims of frequency 0 first, with the code ``coefficient -
-   min_token``, so that the smallest coefficient seen in the fit is character 0;
-4. byte-level BPE over that string: words by GPT-2's pattern, bytes as printable characters, then
-   the merges learnt in the fit.
+1. an orthonormal DCT-II along time, so that smooth motion ends up in few low frequencies;
+2. multiplication by ``scale`` and rounding, half to even: this is where precision is given up;
+3. one character a coefficient, all dims of frequency 0 first: code ``coefficient - min_token``;
+4. byte-level BPE over that string: words by GPT-2's pattern, then the merges learnt in the fit.
 
 Decoding walks back. A list of ids need not be a chunk (a model wrote it): each chunk comes back
 with a `ChunkStatus`, and a bad one never as made-up motion.
 
-A copy of this file lies beside every tokenizer it saves, so it must work where vlaprep is not
-installed: at the top it imports only the standard library, NumPy and transformers.
+A copy of this file lies beside every tokenizer it saves and works where vlaprep is not installed:
+at the top it imports only the standard library, NumPy and transformers.
 """
 
 from __future__ import annotations
@@ -29,6 +25,7 @@ import operator
 import re
 from collections import Counter
 from enum import IntEnum
+from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -37,7 +34,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.processing_utils import ProcessorMixin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -45,6 +42,7 @@ try:
     from vlaprep.errors import NoChunksError, TokenizerFormatError, VocabularyError
     from vlaprep.persist import write_atomic
 except ImportError:  # a saved copy, loaded where vlaprep is not installed
+    write_atomic = Path.write_bytes  # type: ignore[assignment]  # a reader may see it half-written
 
     class NoChunksError(ValueError, RuntimeError):  # type: ignore[no-redef]
         """There is no chunk to fit on."""
@@ -54,10 +52,6 @@ except ImportError:  # a saved copy, loaded where vlaprep is not installed
 
     class VocabularyError(ValueError, AssertionError):  # type: ignore[no-redef]
         """The range of quantised coefficients does not fit into the vocabulary."""
-
-    def write_atomic(path: Path, data: bytes) -> None:
-        """Write a file; without vlaprep a reader may see it half-written."""
-        path.write_bytes(data)
 
 
 __all__ = ["ChunkStatus", "FastActionProcessor", "dct", "idct", "quantize"]
@@ -69,9 +63,30 @@ SOURCE_FILE = "processing_action_tokenizer.py"  # others copy the class by this 
 ON_RANGE = ("clamp", "error", "published")
 POLICIES = ("zero", "pad", "strict")
 
-_BLOCK = 256  # chunks transformed at a time while fitting
-_SURROGATES = 0xD800  # the first code that is not a character
-_REPLACEMENT = 0xFFFD  # what lenient decoders write for bytes that are no UTF-8
+_FIELDS = ("scale", "vocab_size", "min_token", "max_token", "action_dim", "time_horizon")
+_PROCESSOR_CONFIG = {
+    "auto_map": {"AutoProcessor": "processing_action_tokenizer.FastActionProcessor"},
+    "format_version": FORMAT_VERSION,
+    "processor_class": "FastActionProcessor",
+}
+_TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would name another class
+    "added_tokens_decoder": {},
+    "clean_up_tokenization_spaces": False,
+    "extra_special_tokens": {},
+    "model_max_length": 10**30,
+    "processor_class": "FastActionProcessor",
+    "tokenizer_class": "PreTrainedTokenizerFast",
+}
+_DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
+
+_BLOCK = 64  # chunks transformed at a time while fitting
+_MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
+
+# GPT-2's alphabet: printable bytes stand for themselves, the rest for characters from 256 on.
+_PRINTABLE = (*range(33, 127), *range(161, 173), *range(174, 256))
+_BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
+    chr(256 + i): byte for i, byte in enumerate(sorted({*range(256)} - {*_PRINTABLE}))
+}
 
 
 class ChunkStatus(IntEnum):
@@ -85,17 +100,7 @@ class ChunkStatus(IntEnum):
 
 
 def dct(x: NDArray[Any]) -> NDArray[np.float64]:
-    """Orthonormal DCT-II along time, in float64.
-
-    Parameters
-    ----------
-    x : ndarray, shape (..., H, D)
-        Chunks; time is the last axis but one.
-
-    Returns
-    -------
-    ndarray of float64, shape (..., H, D)
-        Coefficients, frequency in the place of time.
+    """Orthonormal DCT-II along time of chunks (..., H, D), as float64 (..., frequency, D).
 
     Notes
     -----
@@ -111,7 +116,7 @@ def dct(x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def idct(c: NDArray[Any]) -> NDArray[np.float64]:
-    """Inverse of `dct` (DCT-III), shape (..., H, D) to the same.
+    """Inverse of `dct` (DCT-III): coefficients (..., H, D) to float64 chunks of that shape.
 
     Examples
     --------
@@ -122,10 +127,9 @@ def idct(c: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def quantize(x: NDArray[Any], scale: float, *, first_chunk: int = 0) -> NDArray[np.float64]:
-    """Whole numbers ``around(dct(x) * scale)``, half to even, of chunks (N, H, D).
+    """Whole numbers ``around(dct(x) * scale)``, half to even, of chunks (N, H, D), as float64.
 
-    They stay float64, which holds a coefficient of any size. `ValueError` for NaN or infinity,
-    with the chunk (counted from `first_chunk`), step and dim.
+    `ValueError` for NaN or infinity, with the chunk (counted from `first_chunk`), step and dim.
 
     Examples
     --------
@@ -135,10 +139,8 @@ def quantize(x: NDArray[Any], scale: float, *, first_chunk: int = 0) -> NDArray[
     x = np.asarray(x, dtype=np.float64)
     if not np.isfinite(x).all():
         chunk, step, dim = np.argwhere(~np.isfinite(x))[0]
-        raise ValueError(
-            f"actions hold {x[chunk, step, dim]} at chunk {first_chunk + chunk}, step {step}, "
-            f"dim {dim}: leave such chunks out"
-        )
+        place = f"chunk {first_chunk + chunk}, step {step}, dim {dim}"
+        raise ValueError(f"actions hold {x[chunk, step, dim]} at {place}: leave such chunks out")
     with np.errstate(over="ignore", invalid="ignore"):
         q = np.around(dct(x) * scale)
     if not np.isfinite(q).all():
@@ -158,38 +160,31 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     vocab_size : int
         Size asked for in the fit; the vocabulary can have fewer or more entries.
     min_token, max_token : int
-        Smallest and largest coefficient of the fit. Without `max_token` (folders of the published
-        class) it is read off the vocabulary; for ranges of 193, 194 and 255 to 322 the vocabulary
-        leaves room for more than one answer and the largest is taken.
+        Smallest and largest coefficient of the fit. Without `max_token` (the published class saves
+        none) the largest that the vocabulary allows: for ranges of 193, 194 and 255 to 322 that
+        can be more than the fit had.
     action_dim, time_horizon : int, optional
-        Shape of the chunks; saved with the tokenizer. None follows the last call.
+        Shape of the chunks: another width is refused, another horizon reported. None: any.
     on_range : {"clamp", "error", "published"}
-        What to do with coefficients outside ``[min_token, max_token]``. ``"clamp"`` moves them to
-        the nearer end and warns once a call; ``"error"`` refuses; ``"published"`` does what the
-        published class does: clamp below, encode what is above as it is, even where the
-        vocabulary lacks the bytes (and accept such coefficients in decoding). Not saved.
-
-    Attributes
-    ----------
-    called_time_horizon, called_action_dim : int or None
-        Shape of the last call of an encode or decode method.
+        What to do with coefficients outside ``[min_token, max_token]``: move them to the nearer
+        end and warn once a call; refuse; or do as the published class: clamp below, encode what is
+        above as it is, even where the vocabulary lacks the bytes (but refuse what is no character,
+        from code 55,296 on), and accept that in decoding. Not saved.
 
     Notes
     -----
-    The method is Pertsch et al., "FAST: Efficient Action Tokenization for Vision-Language-Action
-    Models" (2025). Ids equal those of the class published with it, fed float64, wherever all
-    coefficients lie in the fitted range.
+    After Pertsch et al., "FAST: Efficient Action Tokenization for Vision-Language-Action Models"
+    (2025). Ids equal those of the class published with it, fed float64, wherever all coefficients
+    lie in the fitted range. ``called_time_horizon`` and ``called_action_dim`` are the last shape.
 
     Examples
     --------
-    >>> rng = np.random.default_rng(0)
-    >>> chunks = np.sin(rng.uniform(0, 1, (64, 1, 2)) + np.linspace(0, 2, 10)[:, None])
+    >>> phase = np.random.default_rng(0).uniform(0, 1, (64, 1, 2))
+    >>> chunks = np.sin(phase + np.linspace(0, 2, 10)[:, None])
     >>> processor = FastActionProcessor.fit(chunks, vocab_size=256)
-    >>> ids = processor(chunks[:3])
-    >>> processor.decode(ids).shape
-    (3, 10, 2)
-    >>> bool(np.abs(processor.decode(ids) - chunks[:3]).max() < 0.1)
-    True
+    >>> actions = processor.decode(processor(chunks[:3]))
+    >>> actions.shape, bool(np.abs(actions - chunks[:3]).max() < 0.1)
+    ((3, 10, 2), True)
     """
 
     attributes: ClassVar[list[str]] = ["tokenizer"]
@@ -211,24 +206,22 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         # English clean-up would eat blanks before punctuation, which are coefficients here.
         tokenizer.clean_up_tokenization_spaces = False
         vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
-        last = min_token + _alphabet_size(vocabulary) - 1
+        self.scale = _number("scale", scale, kind=float)
+        self.vocab_size = _number("vocab_size", vocab_size)
+        self.min_token = _number("min_token", min_token, above=-math.inf)
+        last = self.min_token + _alphabet_size(vocabulary) - 1
         max_token = last if max_token is None else max_token
-        if not min_token <= max_token <= last:
-            raise VocabularyError(
-                f"max_token {max_token} does not lie between min_token {min_token} and {last}, the "
-                "last coefficient this vocabulary has a character for"
-            )
-        self.scale = float(scale)
-        self.vocab_size = operator.index(vocab_size)
-        self.min_token = min_token
-        self.max_token = max_token
-        self.action_dim = self.called_action_dim = _positive("action_dim", action_dim)
-        self.time_horizon = self.called_time_horizon = _positive("time_horizon", time_horizon)
+        self.max_token = _number("max_token", max_token, self.min_token - 1, last + 1)
+        self.action_dim = self.called_action_dim = _optional("action_dim", action_dim)
+        self.time_horizon = self.called_time_horizon = _optional("time_horizon", time_horizon)
         self.on_range = _one_of("on_range", on_range, ON_RANGE)
-        self._bytes_of_id = {i: _token_bytes(token) for token, i in vocabulary.items()}
-        self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
-        self._encoded_shape: tuple[int, ...] = ()
+        self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
+        self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
+            i: bytes(_BYTE_OF[c] for c in token) if _BYTE_OF.keys() >= {*token} else token.encode()
+            for token, i in vocabulary.items()
+        }
+        self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
 
     @property
     def bpe_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -246,32 +239,23 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         action_dim: int | None = None,
         max_token_length: int = 10_000,
     ) -> FastActionProcessor:
-        """Train a tokenizer on action chunks.
+        """Train a new tokenizer on action chunks; an instance it is called on stays as it is.
 
         Parameters
         ----------
         action_data : list of ndarray (H, D), or ndarray (N, H, D)
             Chunks, normalised to about [-1, 1]; H and D may differ from chunk to chunk.
-        scale : float
-            Quantisation steps per unit of a coefficient.
-        vocab_size : int
-            Size to train to; the range of coefficients must fit into it.
+        scale, vocab_size
+            As in the class; the range of coefficients must fit into `vocab_size`.
         time_horizon, action_dim : int, optional
             Shape to save with the tokenizer. Default: that of the chunks, where all agree.
         max_token_length : int
             Bound on the characters of a merged token.
 
-        Returns
-        -------
-        FastActionProcessor
-            A new processor; called on an instance, that instance stays as it is.
-
         Raises
         ------
-        NoChunksError
-            Without any chunk.
-        VocabularyError
-            When the range of coefficients exceeds `vocab_size`; before any training.
+        NoChunksError, VocabularyError
+            Without any chunk; when the range exceeds `vocab_size`, before any training.
         ValueError
             For NaN, infinity, a chunk that is no matrix, or an `action_dim` that is not the data's.
 
@@ -281,37 +265,27 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         >>> processor.min_token, processor.max_token, processor.time_horizon
         (-7, 7, 4)
         """
-        if not (math.isfinite(scale) and scale > 0):
-            raise ValueError(f"scale must be a positive number, not {scale}")
-        _positive("time_horizon", time_horizon)
-        low, high = math.inf, -math.inf
-        shapes: set[tuple[int, ...]] = set()
-        blocks: list[NDArray[np.int32]] = []
-        for first, block in _blocks(action_data):
-            q = quantize(block, scale, first_chunk=first)
-            low, high = min(low, q.min()), max(high, q.max())
-            shapes.add(block.shape[1:])
-            # Beyond int32 the range check below refuses anyway.
-            blocks.append(np.clip(q, -(2**31), 2**31 - 1).astype(np.int32).reshape(len(q), -1))
+        scale, vocab_size = _number("scale", scale, kind=float), _number("vocab_size", vocab_size)
+        time_horizon = _optional("time_horizon", time_horizon)
+        blocks = [quantize(block, scale, first_chunk=n) for n, block in _blocks(action_data)]
         if not blocks:
             raise NoChunksError("no action chunk to fit on: action_data is empty")
-        min_token, max_token = int(low), int(high)
+        min_token = int(min(q.min() for q in blocks))
+        max_token = int(max(q.max() for q in blocks))
         _check_range(min_token, max_token, vocab_size, scale)
-        horizons, dims = ({shape[axis] for shape in shapes} for axis in (0, 1))
+        horizons, dims = ({q.shape[axis] for q in blocks} for axis in (1, 2))
         if action_dim is not None and dims != {action_dim}:
             raise ValueError(f"action_dim {action_dim} asked for, but chunks have {sorted(dims)}")
-        texts = (_text(row) for block in blocks for row in block - min_token)
-        alphabet = [chr(code) for code in range(max_token - min_token + 1)]
-        bpe = _train(texts, sum(map(len, blocks)), alphabet, vocab_size, max_token_length)
-        return cls(
-            PreTrainedTokenizerFast(tokenizer_object=bpe, clean_up_tokenization_spaces=False),
-            scale=scale,
+        bpe = _train(
+            (_text(codes) for q in blocks for codes in q - min_token),
+            initial_alphabet=[chr(code) for code in range(max_token - min_token + 1)],
             vocab_size=vocab_size,
-            min_token=min_token,
-            max_token=max_token,
-            action_dim=dims.pop() if len(dims) == 1 else None,
-            time_horizon=time_horizon or (horizons.pop() if len(horizons) == 1 else None),
+            max_token_length=max_token_length,
         )
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe)
+        action_dim = dims.pop() if len(dims) == 1 else None
+        time_horizon = time_horizon or (horizons.pop() if len(horizons) == 1 else None)
+        return cls(tokenizer, scale, vocab_size, min_token, max_token, action_dim, time_horizon)
 
     def __call__(self, actions: ArrayLike) -> list[list[int]]:
         """Token ids of each chunk.
@@ -320,37 +294,26 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         ----------
         actions : array_like or torch.Tensor, shape (B, H, D) or (H, D)
             Normalised actions of any real dtype, bfloat16 included; a tensor may be on any device.
-
-        Returns
-        -------
-        list of list of int
-            One list of ids per chunk; (H, D) counts as one chunk, an empty batch gives [].
+            (H, D) counts as one chunk; an empty batch gives [].
 
         Raises
         ------
-        ValueError
-            For NaN or infinity (with chunk, step, dim), or a width that is not `action_dim`.
-        VocabularyError
-            For a coefficient out of range under ``on_range="error"``.
+        ValueError, VocabularyError
+            For NaN or infinity (with chunk, step, dim), or a width that is not `action_dim`; for a
+            coefficient that `on_range` refuses.
         """
         chunks = _as_chunks(actions)
         if not len(chunks):
             return []
-        self._note_shape(*chunks.shape[1:])
-        self._encoded_shape = chunks.shape[1:]
-        shifted = self._in_range(quantize(chunks, self.scale) - self.min_token)
-        codes = shifted.astype(np.int64).reshape(len(chunks), -1)
-        self._warn_unwritable(codes)
-        encoded = self.tokenizer(
-            [_text(row) for row in codes],
-            return_attention_mask=False,
-            return_token_type_ids=False,
-        )
-        ids: list[list[int]] = encoded["input_ids"]
-        return ids
+        horizon, dim = chunks.shape[1:]
+        self._check_shape(horizon, dim)
+        texts = [_text(codes) for codes in self._codes(quantize(chunks, self.scale))]
+        encoded = self.tokenizer(texts, return_attention_mask=False, return_token_type_ids=False)
+        self._encoded_shape = self.called_time_horizon, self.called_action_dim = horizon, dim
+        return list(encoded["input_ids"])
 
     def encode_batch(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Ids of all chunks in one flat array.
+        """Ids of all chunks in one flat array; `actions` and errors as in a call.
 
         Returns
         -------
@@ -360,7 +323,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         chunks = self(actions)
         offsets = np.cumsum([0, *map(len, chunks)], dtype=np.int64)
-        return np.array([i for chunk in chunks for i in chunk], dtype=np.int32), offsets
+        return np.array([*itertools.chain.from_iterable(chunks)], dtype=np.int32), offsets
 
     def encode_padded(
         self, actions: ArrayLike, max_length: int, pad_id: int = 0
@@ -373,14 +336,12 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         mask : ndarray of bool, shape (B, max_length)
             True where there is an id.
         """
-        _positive("max_length", max_length)
+        _number("max_length", max_length)
         chunks = self(actions)
         lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
-        if (cut := int((lengths > max_length).sum())) > 0:
-            logger.warning(
-                "%d of %d chunks cut to max_length %d (longest: %d ids): they will not decode",
-                cut, len(chunks), max_length, lengths.max(),
-            )  # fmt: skip
+        if cut := np.count_nonzero(lengths > max_length):
+            template = "%d of %d chunks cut to max_length %d: they will not decode"
+            logger.warning(template, cut, len(chunks), max_length)
         mask = np.arange(max_length) < lengths[:, None]
         ids = np.full(mask.shape, pad_id, dtype=np.int32)
         ids[mask] = [i for chunk in chunks for i in chunk[:max_length]]
@@ -393,33 +354,28 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         time_horizon: int | None = None,
         action_dim: int | None = None,
     ) -> NDArray[np.float64]:
-        """Actions of each list of ids; bad ones become zeros, with one warning a call.
+        """Actions (B, H, D) float64 of lists of ids; bad ones become zeros, with one warning.
 
         Parameters
         ----------
         tokens : iterable of iterables of int, or integer array or tensor (B, T)
             Ids of each chunk.
         time_horizon, action_dim : int, optional
-            Shape of the chunks; default: that of the last encode call, else the tokenizer's own,
-            else that of the last decode call.
-
-        Returns
-        -------
-        ndarray of float64, shape (B, H, D)
+            Shape of the chunks. Default, for each of the two: that of the last encode call, so
+            that a chunk just encoded comes back in its own shape, whatever the fit had; else the
+            tokenizer's own; else that of the last decode call.
 
         Raises
         ------
-        ValueError
-            When the shape is not known, or `action_dim` is not the tokenizer's own.
+        ValueError, TypeError
+            When the shape is not known, or `action_dim` is not the tokenizer's own; when `tokens`
+            is no list of ids per chunk.
         """
         actions, status = self.decode_batch(
             tokens, time_horizon=time_horizon, action_dim=action_dim
         )
         if status.any():
-            logger.warning(
-                "%d of %d chunks did not decode and are zeros (%s); decode_batch tells which",
-                np.count_nonzero(status), len(status), _count_reasons(status),
-            )  # fmt: skip
+            logger.warning("%s; they are zeros", _describe(status))
         return actions
 
     def decode_batch(
@@ -431,30 +387,20 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         time_horizon: int | None = None,
         action_dim: int | None = None,
     ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Actions and a status for each chunk.
+        """Actions and a status for each chunk; shapes and errors as in `decode`, no warning.
 
         Parameters
         ----------
-        ids : iterable
-            A list of ids per chunk, or with `offsets` the flat ids of `encode_batch`.
-        offsets : (B + 1,) integers, optional
-            Where each chunk begins and ends in flat `ids`.
+        ids, offsets
+            A list of ids per chunk; or flat ids and where chunks begin, as of `encode_batch`.
         policy : {"zero", "pad", "strict"}
             A bad chunk becomes zeros; or, if merely short or long, is filled with zero
-            coefficients or cut; or raises.
-        time_horizon, action_dim : int, optional
-            As in `decode`.
+            coefficients or cut; or is a ValueError.
 
         Returns
         -------
-        actions : ndarray of float64, shape (B, H, D)
-        status : ndarray of uint8, shape (B,)
-            `ChunkStatus` of each chunk, whatever the policy.
-
-        Raises
-        ------
-        ValueError
-            As in `decode`; and under ``"strict"`` for any chunk that is not OK.
+        actions, status : ndarray of float64, shape (B, H, D), and of uint8, shape (B,)
+            The status is the `ChunkStatus` of each chunk, whatever the policy.
 
         Examples
         --------
@@ -465,7 +411,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         _one_of("policy", policy, POLICIES)
         horizon, dim = self._decode_shape(time_horizon, action_dim)
-        chunks = [_id_list(chunk) for chunk in _split(ids, offsets)]
+        chunks = _id_lists(ids, offsets)
         coefficients = np.zeros((len(chunks), horizon * dim))
         status = np.zeros(len(chunks), dtype=np.uint8)
         for i, chunk in enumerate(chunks):
@@ -473,39 +419,26 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             if status[i] == ChunkStatus.OK or policy == "pad":
                 coefficients[i, : len(codes)] = codes[: horizon * dim] + self.min_token
         if policy == "strict" and status.any():
-            raise ValueError(
-                f"{np.count_nonzero(status)} of {len(status)} chunks do not decode to "
-                f"{horizon} x {dim} actions ({_count_reasons(status)}), the first is chunk "
-                f"{np.flatnonzero(status)[0]}; policy 'zero' or 'pad' accepts them"
-            )
+            raise ValueError(f"{_describe(status)}; policy 'zero' or 'pad' accepts them")
+        self.called_time_horizon, self.called_action_dim = horizon, dim
         return idct(coefficients.reshape(-1, horizon, dim) / self.scale), status
 
-    def save_pretrained(
-        self,
-        save_directory: str | Path,
-        push_to_hub: bool = False,
-        **kwargs: Any,  # noqa: ARG002 (what transformers passes for models)
-    ) -> list[str]:
+    def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> list[str]:
         """Write a folder that `from_pretrained` and ``AutoProcessor`` load, vlaprep or not.
 
         The same tokenizer gives the same bytes whatever transformers is installed;
         ``processor_config.json`` comes last. To upload, call ``push_to_hub(repo_id)``.
         """
-        if push_to_hub:
+        if kwargs.get("push_to_hub"):
             raise ValueError("save_pretrained does not upload: call processor.push_to_hub(repo_id)")
         bpe = json.loads(self.tokenizer.backend_tokenizer.to_str())
         bpe["truncation"] = bpe["padding"] = None  # traces of earlier calls, no part of the fit
-        name = FastActionProcessor.__name__
-        processor = {field: getattr(self, field) for field in _FIELDS} | {
-            "format_version": FORMAT_VERSION,
-            "processor_class": name,
-            "auto_map": {"AutoProcessor": f"{Path(SOURCE_FILE).stem}.{name}"},
-        }
+        config = _PROCESSOR_CONFIG | {field: getattr(self, field) for field in _FIELDS}
         files = {
             "tokenizer.json": _json(bpe),
             "tokenizer_config.json": _json(_TOKENIZER_CONFIG),
             SOURCE_FILE: Path(__file__).read_bytes(),
-            "processor_config.json": _json(dict(sorted(processor.items()))),
+            "processor_config.json": _json(dict(sorted(config.items()))),
         }
         folder = Path(save_directory)
         folder.mkdir(parents=True, exist_ok=True)
@@ -524,141 +457,102 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         pretrained_model_name_or_path : str or Path
             A folder, else a Hub id.
         **kwargs
-            `on_range`, or a saved field to override; ``subfolder``, ``revision``, ``token``,
-            ``cache_dir``, ``force_download``, ``local_files_only`` for finding the files. As usual
-            in transformers, others are ignored.
+            `on_range`, or a saved field to override; for finding the files ``subfolder`` and, of
+            `huggingface_hub.snapshot_download`, ``revision``, ``token``, ``cache_dir``,
+            ``force_download``, ``local_files_only``. As usual in transformers, others are ignored.
 
         Raises
         ------
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
-
-        Notes
-        -----
-        Reads ``tokenizer.json`` at the root or in ``bpe_tokenizer/`` (transformers 5 writes that
-        for the published class) by itself, so no version of transformers stands in between.
         """
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
-        config_path = folder / "processor_config.json"
-        fields = _read_config(config_path)
+        config = _read(folder / "processor_config.json", lambda text: dict(json.loads(text)))
+        version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
+        if version != FORMAT_VERSION:
+            raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
+        fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
         fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        bpe_path = folder / "tokenizer.json"
-        if not bpe_path.is_file() and (folder / "bpe_tokenizer" / "tokenizer.json").is_file():
-            bpe_path = folder / "bpe_tokenizer" / "tokenizer.json"
-        tokenizer = PreTrainedTokenizerFast(
-            tokenizer_object=_read_bpe(bpe_path), clean_up_tokenization_spaces=False
-        )
+        bpe = _read_bpe(folder)
         try:
-            return cls(tokenizer, **fields)
+            return cls(PreTrainedTokenizerFast(tokenizer_object=bpe), **fields)
         except ValueError as error:
-            raise TokenizerFormatError(f"{folder} is no FAST tokenizer: {error}") from error
+            raise TokenizerFormatError(f"cannot load {folder}: {error}") from error
 
-    def _note_shape(self, horizon: int, dim: int) -> None:
-        """Check the shape of a call against the tokenizer's own, and remember it."""
-        if self.action_dim is not None and dim != self.action_dim:
+    def _check_shape(self, horizon: int, dim: int) -> None:
+        """Refuse a width, and report a horizon, that is not the tokenizer's own."""
+        if self.action_dim not in (None, dim):
             raise ValueError(
-                f"action_dim {dim} does not fit this tokenizer, which was fitted with "
-                f"action_dim {self.action_dim}: pad or cut as in the fit, or fit anew"
+                f"action_dim {dim} is not the action_dim {self.action_dim} that this tokenizer was "
+                "fitted with: pad or cut as in the fit, or fit anew"
             )
         if self.time_horizon not in (None, horizon) and horizon not in self._reported_horizons:
             self._reported_horizons.add(horizon)
-            logger.warning(
-                "time_horizon %d differs from the %d this tokenizer was fitted with",
-                horizon, self.time_horizon,
-            )  # fmt: skip
-        self.called_time_horizon, self.called_action_dim = horizon, dim
+            template = "time_horizon %d differs from the %d of the fit"
+            logger.warning(template, horizon, self.time_horizon)
 
     def _decode_shape(self, time_horizon: int | None, action_dim: int | None) -> tuple[int, int]:
-        """Choose the shape of a decode call: a chunk just encoded comes back as it went in."""
-        encoded = self._encoded_shape or (None, None)
-        time_horizon, action_dim = (
-            _positive("time_horizon", time_horizon),
-            _positive("action_dim", action_dim),
-        )
-        horizon = time_horizon or encoded[0] or self.time_horizon or self.called_time_horizon
-        dim = action_dim or encoded[1] or self.action_dim or self.called_action_dim
+        """Choose the shape of a decode call in the order that `decode` documents."""
+        given = _optional("time_horizon", time_horizon), _optional("action_dim", action_dim)
+        own = self.time_horizon, self.action_dim
+        called = self.called_time_horizon, self.called_action_dim
+        sources = zip(given, self._encoded_shape, own, called, strict=True)
+        horizon, dim = (next(filter(None, sizes), None) for sizes in sources)
         if horizon is None or dim is None:
-            raise ValueError(
-                "the shape of the chunks is not known: pass time_horizon= and action_dim="
-            )
-        self._note_shape(horizon, dim)
+            raise ValueError("unknown shape of chunks: pass time_horizon= and action_dim=")
+        self._check_shape(horizon, dim)
         return horizon, dim
 
-    def _in_range(self, codes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Apply `on_range` to ``coefficient - min_token``, shape (B, H, D)."""
-        top = self.max_token - self.min_token
-        below, above = codes < 0, codes > top
-        outside = below | above
-        if not outside.any():
-            return codes
-        span = f"[{self.min_token}, {self.max_token}]"
-        if self.on_range == "error":
+    def _codes(self, coefficients: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Character codes of coefficients (B, H, D), with `on_range` applied."""
+        _one_of("on_range", self.on_range, ON_RANGE)
+        codes = coefficients - self.min_token
+        outside = (codes < 0) | (codes > self.max_token - self.min_token)
+        if outside.any():
             chunk, frequency, dim = np.argwhere(outside)[0]
-            raise VocabularyError(
-                f"coefficient {codes[chunk, frequency, dim] + self.min_token:.0f} is outside the "
-                f"fitted range {span} at chunk {chunk}, frequency {frequency}, dim {dim}: "
-                "normalise as in the fit, fit on wider data, or use on_range='clamp'"
+            fault = (
+                f"{outside.sum()} coefficients in {outside.any(axis=(1, 2)).sum()} of {len(codes)} "
+                f"chunks are outside the fitted range [{self.min_token}, {self.max_token}], first "
+                f"{coefficients[chunk, frequency, dim]:.0f} at chunk {chunk}, frequency "
+                f"{frequency}, dim {dim}: normalise as in the fit, or fit on wider data"
             )
-        clamped = np.clip(codes, 0, top if self.on_range == "clamp" else None)
-        logger.warning(
-            "%d coefficients in %d of %d chunks are outside the fitted range %s: "
-            "%d below, clamped; %d above, %s",
-            outside.sum(), outside.any(axis=(1, 2)).sum(), len(codes), span, below.sum(),
-            above.sum(), "clamped" if self.on_range == "clamp" else "encoded as they are",
-        )  # fmt: skip
-        if not _is_text(clamped):
-            raise VocabularyError(
-                f"coefficient {clamped.max() + self.min_token:.0f} has code {clamped.max():.0f}, "
-                f"which is no character (surrogates begin at {_SURROGATES}); the fitted range is "
-                f"{span}: normalise as in the fit, or use on_range='clamp'"
-            )
-        return clamped
-
-    def _warn_unwritable(self, codes: NDArray[np.int64]) -> None:
-        """Say so when the vocabulary lacks a byte: BPE without unknown token drops it silently."""
-        if len(self._writable_bytes) == 256:
-            return
+            no_character = self.on_range == "published" and codes.max() > _MAX_CODE
+            if self.on_range == "error" or no_character:
+                raise VocabularyError(f"{fault}, or use on_range='clamp'")
+            clamped = "at both ends" if self.on_range == "clamp" else "below, and kept above"
+            logger.warning("%s; clamped %s", fault, clamped)
+        codes = np.clip(codes, 0, self._highest_code).astype(np.int64)
+        # BPE without an unknown token drops a byte that the vocabulary lacks, in silence.
         present = np.flatnonzero(np.bincount(codes.ravel()))
         lost = [c for c in present if not self._writable_bytes.issuperset(chr(c).encode())]
         if lost:
             logger.warning(
-                "%d of %d chunks hold coefficients that no chunk of the fit held (%s): their ids "
+                "%d of %d chunks hold coefficients that no chunk of the fit held, as %d: their ids "
                 "leave them out and will not decode",
-                np.isin(codes, lost).any(axis=1).sum(), len(codes),
-                ", ".join(str(c + self.min_token) for c in lost[:5]) + ", ..." * (len(lost) > 5),
+                np.isin(codes, lost).any(axis=(1, 2)).sum(), len(codes), lost[0] + self.min_token,
             )  # fmt: skip
+        return codes  # type: ignore[no-any-return]
+
+    @property
+    def _highest_code(self) -> int:
+        """The highest code that an encode writes and a decode takes."""
+        return _MAX_CODE if self.on_range == "published" else self.max_token - self.min_token
 
     def _symbols(self, ids: list[int], expected: int) -> tuple[ChunkStatus, NDArray[np.int64]]:
-        """Status and codes of one chunk; no codes where its ids are no text."""
+        """Status and codes of one chunk; no codes where its ids are no text of the alphabet."""
         none = np.zeros(0, dtype=np.int64)
-        if not all(i in self._bytes_of_id for i in ids):
-            return ChunkStatus.UNKNOWN_ID, none
         try:
             text = b"".join(self._bytes_of_id[i] for i in ids).decode()
+        except KeyError:
+            return ChunkStatus.UNKNOWN_ID, none
         except UnicodeDecodeError:
             return ChunkStatus.OUT_OF_ALPHABET, none
         codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
-        top = self.max_token - self.min_token
-        foreign = codes == _REPLACEMENT if self.on_range == "published" else codes > top
-        if foreign.any():
+        if (codes > self._highest_code).any():
             return ChunkStatus.OUT_OF_ALPHABET, none
         if len(codes) == expected:
             return ChunkStatus.OK, codes
         return (ChunkStatus.SHORT if len(codes) < expected else ChunkStatus.LONG), codes
-
-
-_FIELDS = ("scale", "vocab_size", "min_token", "max_token", "action_dim", "time_horizon")
-
-_BYTE_LEVEL_BPE = {"model": "BPE", "pre_tokenizer": "ByteLevel", "decoder": "ByteLevel"}
-
-_TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would name another class
-    "added_tokens_decoder": {},
-    "clean_up_tokenization_spaces": False,
-    "extra_special_tokens": {},
-    "model_max_length": 10**30,
-    "processor_class": FastActionProcessor.__name__,
-    "tokenizer_class": "PreTrainedTokenizerFast",
-}
 
 
 @functools.lru_cache(maxsize=16)
@@ -691,11 +585,10 @@ def _numeric(x: Any) -> NDArray[Any]:
 
 def _as_chunks(actions: Any) -> NDArray[Any]:
     """Make a batch (B, H, D) of a batch, a list of chunks, or one chunk (H, D)."""
-    if isinstance(actions, (list, tuple)) and actions:
-        arrays = [_numeric(chunk) for chunk in actions]
-        if len(shapes := sorted({array.shape for array in arrays})) > 1:
+    if isinstance(actions, (list, tuple)):
+        actions = [_numeric(chunk) for chunk in actions]
+        if len(shapes := sorted({array.shape for array in actions})) > 1:
             raise ValueError(f"the chunks of a batch must have one shape, not {shapes}")
-        actions = np.stack(arrays)
     array = _numeric(actions)
     if array.shape == (0,):  # the empty list
         return array
@@ -704,43 +597,30 @@ def _as_chunks(actions: Any) -> NDArray[Any]:
     return array if array.ndim == 3 else array[None]
 
 
-def _blocks(action_data: Any) -> Iterator[tuple[int, NDArray[Any]]]:
+def _blocks(action_data: Iterable[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
     """Stack runs of chunks of one shape: (number of the first, array (n <= _BLOCK, H, D))."""
-    pending: list[NDArray[Any]] = []
-    number = -1
-    for number, item in enumerate(action_data):
-        chunk = _numeric(item)
-        if chunk.ndim != 2 or chunk.size == 0:
-            raise ValueError(f"chunk {number} must have shape (H, D), not {chunk.shape}")
-        if pending and (len(pending) == _BLOCK or chunk.shape != pending[0].shape):
-            yield number - len(pending), np.stack(pending)
-            pending = []
-        pending.append(chunk)
-    if pending:
-        yield number + 1 - len(pending), np.stack(pending)
+    chunks = enumerate(map(_numeric, action_data))
+    for shape, run in itertools.groupby(chunks, key=lambda item: item[1].shape):
+        while items := list(itertools.islice(run, _BLOCK)):
+            if len(shape) != 2 or 0 in shape:
+                raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}")
+            yield items[0][0], np.stack([chunk for _, chunk in items])
 
 
 def _check_range(min_token: int, max_token: int, vocab_size: int, scale: float) -> None:
     span = max_token - min_token
-    if span > vocab_size or span >= _SURROGATES:
-        limit = min(vocab_size, _SURROGATES - 1)
-        advice = f", or raise vocab_size to {span + 100}" if span + 100 < _SURROGATES else ""
+    if span > min(vocab_size, _MAX_CODE):
         raise VocabularyError(
-            f"coefficients from {min_token} to {max_token} have a range of {span}, more than the "
-            f"{limit} that vocab_size {vocab_size} allows, at scale {scale}: normalise the actions "
-            f"to about [-1, 1], lower scale{advice}"
+            f"coefficients from {min_token} to {max_token}, a range of {span} at scale {scale}, do "
+            f"not fit into vocab_size {vocab_size} (or {_MAX_CODE} characters): normalise the "
+            "actions to about [-1, 1], lower scale or raise vocab_size"
         )
     if span + 100 > vocab_size:
-        logger.warning(
-            "the range of coefficients, %d, nearly fills vocab_size %d and leaves few merges: "
-            "raise vocab_size or lower scale %s",
-            span, vocab_size, scale,
-        )  # fmt: skip
+        template = "a range of %d coefficients leaves few merges in vocab_size %d: raise it"
+        logger.warning(template, span, vocab_size)
 
 
-def _train(
-    texts: Iterator[str], count: int, alphabet: list[str], vocab_size: int, max_token_length: int
-) -> Any:
+def _train(texts: Iterator[str], **settings: Any) -> Any:
     """Train a byte-level BPE exactly as the published class does."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
@@ -748,15 +628,8 @@ def _train(
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     bpe.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        min_frequency=2,
-        special_tokens=[],
-        initial_alphabet=alphabet,
-        max_token_length=max_token_length,
-        show_progress=False,
-    )
-    bpe.train_from_iterator(texts, trainer=trainer, length=count)
+    trainer = trainers.BpeTrainer(min_frequency=2, show_progress=False, **settings)
+    bpe.train_from_iterator(texts, trainer=trainer)
     return bpe
 
 
@@ -764,56 +637,24 @@ def _text(codes: NDArray[Any]) -> str:
     return codes.astype("<u4").tobytes().decode("utf-32-le")
 
 
-def _is_text(codes: NDArray[np.float64]) -> bool:
-    surrogate = (codes >= _SURROGATES) & (codes < 0xE000)
-    return not (surrogate | (codes > 0x10FFFF)).any()
-
-
-def _byte_of_character() -> dict[str, int]:
-    """GPT-2's alphabet: printable bytes stand for themselves, the rest for characters from 256."""
-    printable = {*range(33, 127), *range(161, 173), *range(174, 256)}
-    others = (byte for byte in range(256) if byte not in printable)
-    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
-
-
-_BYTE_OF = _byte_of_character()
-
-
-def _token_bytes(token: str) -> bytes:
-    """Bytes that a token stands for; one with a raw character in it stands for its own UTF-8."""
-    if all(character in _BYTE_OF for character in token):
-        return bytes(_BYTE_OF[character] for character in token)
-    return token.encode()
-
-
 def _alphabet_size(vocabulary: dict[str, int]) -> int:
-    """Count the characters 0, 1, ... that the vocabulary begins with.
-
-    At least the fitted range plus one; more where byte-level characters of the training happen to
-    follow on.
-    """
-    size = 0
-    while vocabulary.get(chr(size)) == size and size < _SURROGATES:
-        size += 1
+    """Count the characters 0, 1, ... that lead a vocabulary: the fitted range + 1, or more."""
+    size = next(n for n in itertools.count() if vocabulary.get(chr(n)) != n)
     if size == 0:
-        raise VocabularyError(
-            "the vocabulary does not begin with character 0: this BPE is no FAST tokenizer"
-        )
+        raise VocabularyError("no FAST tokenizer: its vocabulary does not begin with character 0")
     return size
 
 
-def _split(ids: Any, offsets: Any) -> Iterable[Any]:
-    if offsets is None:
-        return _listed(ids)  # type: ignore[no-any-return]
-    flat, bounds = _listed(ids), _listed(offsets)
-    if not bounds or bounds[0] != 0 or bounds[-1] != len(flat) or sorted(bounds) != bounds:
-        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(flat)}")
-    return [flat[a:b] for a, b in itertools.pairwise(bounds)]
-
-
-def _id_list(chunk: Any) -> list[int]:
+def _id_lists(ids: Any, offsets: Any) -> list[list[int]]:
+    """Ids of each chunk as plain integers, from any of the forms that `decode_batch` takes."""
+    chunks = _listed(ids)
+    if offsets is not None:
+        bounds = list(_listed(offsets))
+        if bounds[:1] != [0] or bounds[-1] != len(chunks) or sorted(bounds) != bounds:
+            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(chunks)}")
+        chunks = [chunks[a:b] for a, b in itertools.pairwise(bounds)]
     try:
-        return [operator.index(i) for i in _listed(chunk)]
+        return [[operator.index(i) for i in _listed(chunk)] for chunk in chunks]
     except TypeError as error:
         raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
 
@@ -822,17 +663,27 @@ def _listed(values: Any) -> Any:
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-def _count_reasons(status: NDArray[np.uint8]) -> str:
-    counts = Counter(status[status != ChunkStatus.OK].tolist())
-    return ", ".join(
-        f"{counts[s]} {ChunkStatus(s).name.lower().replace('_', ' ')}" for s in sorted(counts)
-    )
+def _describe(status: NDArray[np.uint8]) -> str:
+    """Say how many chunks did not decode, why, and which is the first."""
+    bad = np.flatnonzero(status)
+    tally = Counter(ChunkStatus(s).name for s in status[bad].tolist())
+    reasons = ", ".join(f"{count} {name}" for name, count in tally.items())
+    return f"{len(bad)} of {len(status)} chunks did not decode ({reasons}), the first is {bad[0]}"
 
 
-def _positive(name: str, value: int | None) -> int | None:
-    if value is not None and value < 1:
-        raise ValueError(f"{name} must be at least 1, not {value}")
-    return value
+def _number(
+    name: str, value: Any, above: float = 0, below: float = math.inf, kind: Any = int
+) -> Any:
+    """Check a setting, of a caller or a file, and give it as that kind of number."""
+    right = isinstance(value, {int: Integral, float: Real}[kind]) and not isinstance(value, bool)
+    if not (right and above < value < below):
+        bounds = f"above {above} and below {below}"
+        raise ValueError(f"{name} is {value!r}, it must be {kind.__name__}, {bounds}")
+    return kind(value)
+
+
+def _optional(name: str, value: Any) -> int | None:
+    return None if value is None else int(_number(name, value))
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -853,61 +704,27 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
             raise TokenizerFormatError(f"{source} is neither a folder nor a Hub id")
         from huggingface_hub import snapshot_download
 
-        known = ("revision", "token", "cache_dir", "force_download", "local_files_only")
-        folder = Path(
-            snapshot_download(
-                str(source),
-                allow_patterns=["*processor_config.json", "*tokenizer.json"],
-                **{key: options[key] for key in known if options.get(key) is not None},
-            )
-        )
+        wanted = ["*processor_config.json", "*tokenizer.json"]
+        given = {key: options[key] for key in _DOWNLOAD_OPTIONS if options.get(key) is not None}
+        folder = Path(snapshot_download(str(source), allow_patterns=wanted, **given))
     return folder / (options.get("subfolder") or "")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
+def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TokenizerFormatError(f"no {path.name} in {path.parent}") from None
-    except (OSError, ValueError) as error:  # ValueError: no UTF-8, or no JSON
-        raise TokenizerFormatError(f"cannot read {path}: {error}") from error
-    if not isinstance(value, dict):
-        raise TokenizerFormatError(f"{path} must hold a JSON object")
-    return value
-
-
-def _read_config(path: Path) -> dict[str, Any]:
-    """Read the constructor's fields from ``processor_config.json``, ours or the published one."""
-    config = _read_json(path)
-    version = config.get("format_version", FORMAT_VERSION)
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise TokenizerFormatError(
-            f"{path} has format_version {version!r}, this vlaprep reads up to {FORMAT_VERSION}: "
-            "update vlaprep"
-        )
-    fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
-    for field, value in fields.items():
-        required = field in ("scale", "vocab_size", "min_token")
-        kinds = (int, float) if field == "scale" else (int,)
-        if (value is None and required) or (
-            value is not None and (not isinstance(value, kinds) or isinstance(value, bool))
-        ):
-            raise TokenizerFormatError(f"{path}: {field} is {value!r}, which is no number to use")
-    if not (math.isfinite(fields["scale"]) and fields["scale"] > 0):
-        raise TokenizerFormatError(f"{path}: scale is {fields['scale']!r}, it must be positive")
-    return fields
-
-
-def _read_bpe(path: Path) -> Any:
-    """Read the byte-level BPE from a ``tokenizer.json``."""
-    from tokenizers import Tokenizer
-
-    parts = _read_json(path)
-    for part, wanted in _BYTE_LEVEL_BPE.items():
-        found = parts.get(part)
-        if not isinstance(found, dict) or found.get("type") != wanted:
-            raise TokenizerFormatError(f"{path} is no byte-level BPE: its {part} is not {wanted}")
-    try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"))
     except Exception as error:  # tokenizers has no narrower class
-        raise TokenizerFormatError(f"{path} is no tokenizer: {error}") from error
+        raise TokenizerFormatError(f"cannot read {path}: {error}") from error
+
+
+def _read_bpe(folder: Path) -> Any:
+    """Read ``tokenizer.json``, which transformers 5 moves for the published class."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+    path, moved = folder / "tokenizer.json", folder / "bpe_tokenizer" / "tokenizer.json"
+    bpe = _read(moved if moved.is_file() and not path.is_file() else path, Tokenizer.from_str)
+    parts = bpe.model, bpe.pre_tokenizer, bpe.decoder
+    kinds = models.BPE, pre_tokenizers.ByteLevel, decoders.ByteLevel
+    if not all(map(isinstance, parts, kinds)):
+        raise TokenizerFormatError(f"the tokenizer in {folder} is no byte-level BPE: {parts}")
+    return bpe
