@@ -380,3 +380,20 @@ def test_episodes_that_metadata_lists_and_no_file_holds(tmp_path: Path) -> None:
     dataset = vlaprep.open_dataset(root, episodes=[0, 4])
     assert dataset.episodes.length.tolist() == [9, 12]
     assert dataset.check() != []
+
+
+def test_two_columns_of_one_name(tmp_path: Path) -> None:
+    table = to_table(ROWS)
+    twice = table.append_column("episode_index", table.column("frame_index"))
+    root = write_v3(tmp_path, twice)
+    refused(lambda: vlaprep.open_dataset(root), Format, "episode_index", "file-000", "two")
+
+
+@pytest.mark.parametrize("template", ["", "file-{file_index:03d}.parquet"])
+def test_metadata_is_no_data_where_both_lie_together(tmp_path: Path, template: str) -> None:
+    root = write_meta(write_v3(tmp_path, ROWS), data_path=template)
+    if template:
+        (root / file_name(0)).rename(root / "file-000.parquet")
+    np.testing.assert_array_equal(
+        vlaprep.open_dataset(root).read("action")["action"], ROWS["action"]
+    )

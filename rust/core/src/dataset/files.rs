@@ -1,5 +1,6 @@
 //! Finding and opening files.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -65,7 +66,8 @@ fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Res
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
-        if name.starts_with('.') {
+        // Where data lies beside the metadata, the latter is no data.
+        if name.starts_with('.') || (folder.is_empty() && name == "meta") {
             continue;
         }
         let path = if folder.is_empty() {
@@ -194,6 +196,15 @@ impl DataFile {
                 reason,
             }
         })?;
+        let fields = metadata.parquet_schema().root_schema().get_fields();
+        let mut seen = BTreeSet::new();
+        if let Some(twice) = fields.iter().find(|field| !seen.insert(field.name())) {
+            return Err(Error::Column {
+                file: name.to_owned(),
+                column: twice.name().to_owned(),
+                reason: "the file has two columns of this name; rename or drop one".to_owned(),
+            });
+        }
         let mut group_starts = vec![0];
         let mut rows = 0_usize;
         for group in metadata.metadata().row_groups() {

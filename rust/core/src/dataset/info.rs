@@ -80,7 +80,10 @@ impl Info {
                 ),
             ));
         }
-        let data_path = json.get("data_path").and_then(Value::as_str);
+        let data_path = json
+            .get("data_path")
+            .and_then(Value::as_str)
+            .filter(|path| !path.is_empty());
         let (codebase_version, layout) = version(json, data_path)?;
         let default = match layout {
             Layout::V2 => "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",

@@ -37,7 +37,9 @@ impl Dataset {
             reason: reason.to_owned(),
         };
         if !root.is_dir() {
-            return Err(nothing("there is no such folder"));
+            return Err(nothing(
+                "there is no such folder; pass a folder, or a repository as org/name",
+            ));
         }
         if !root.join(INFO).is_file() {
             return Err(nothing(

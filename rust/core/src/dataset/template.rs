@@ -17,7 +17,7 @@ enum Part {
 impl Template {
     /// Reads a template; what is wrong with it comes back as a sentence.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if text.starts_with('/') || text.split('/').any(|step| step == "..") {
+        if text.starts_with('/') || text.split(['/', '\\']).any(|step| step == "..") {
             return Err(format!(
                 "data_path {text:?} leaves the dataset folder; it must lie below it"
             ));
@@ -126,7 +126,13 @@ mod tests {
 
     #[test]
     fn paths_outside_the_dataset_are_refused() {
-        for text in ["/etc/{a}", "../{a}.parquet", "data/../../{a}", "data/{a"] {
+        for text in [
+            "/etc/{a}",
+            "../{a}.parquet",
+            "data/../../{a}",
+            "..\\{a}",
+            "data/{a",
+        ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }
     }
