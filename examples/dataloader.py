@@ -28,8 +28,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import vlaprep
-from vlaprep.fit_report import read_report
-from vlaprep.normalization import Normalization
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +45,7 @@ class EncodedBatches:
     """Item ``i`` is batch ``i``: ids (B, MAX_TOKENS) and the mask of those that are no padding."""
 
     dataset: vlaprep.Dataset
-    normalization: Normalization
+    normalization: vlaprep.Normalization
     processor: vlaprep.FastActionProcessor
     episode: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -108,7 +106,7 @@ def run(root: Path, cache_dir: Path) -> None:
     )
     batches = EncodedBatches(
         dataset,
-        Normalization.from_dict(read_report(folder)["normalization"]),
+        vlaprep.Normalization.from_pretrained(folder),
         vlaprep.FastActionProcessor.from_pretrained(folder),
         episode,
         start,

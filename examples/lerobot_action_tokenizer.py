@@ -23,8 +23,6 @@ import numpy as np
 from transformers import AutoProcessor
 
 import vlaprep
-from vlaprep.fit_report import read_report
-from vlaprep.normalization import Normalization
 
 RECORDED = Path(__file__).resolve().parent.parent / "tests" / "golden" / "lerobot_v30"
 CHUNK_SIZE = 10
@@ -49,7 +47,7 @@ def run(dataset: Path, cache_dir: Path) -> None:
 
     # What LeRobot's ActionTokenizerProcessorStep does with the name, one chunk at a time.
     tokenizer = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
-    normalization = Normalization.from_dict(read_report(Path(folder))["normalization"])
+    normalization = vlaprep.Normalization.from_pretrained(folder)
     rows = vlaprep.open_dataset(dataset)
     episode, start = vlaprep.sample_chunks(
         rows.episodes.episode_index,

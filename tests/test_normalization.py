@@ -131,3 +131,12 @@ def test_newer_or_torn_files_are_refused():
             Normalization.from_dict({**data, field: 99})
     with pytest.raises(TokenizerFormatError, match="'lo'"):
         Normalization.from_dict({k: v for k, v in data.items() if k != "lo"})
+
+
+def test_a_folder_without_a_report_has_no_normalisation(tmp_path):
+    with pytest.raises(TokenizerFormatError, match=r"fit_report\.json"):
+        Normalization.from_pretrained(tmp_path)
+    report = {"format_version": 1, "signature": "0" * 16, "files": {}}
+    (tmp_path / "fit_report.json").write_text(json.dumps(report))
+    with pytest.raises(TokenizerFormatError, match="normalization"):
+        Normalization.from_pretrained(tmp_path)

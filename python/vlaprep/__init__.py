@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         WaitTimeoutError,
     )
     from vlaprep.fit import fit_fast_tokenizer
+    from vlaprep.normalization import Normalization
     from vlaprep.processing_action_tokenizer import FastActionProcessor
     from vlaprep.sampling import sample_chunks
     from vlaprep.speed import SpeedLabels, speed_labels
@@ -40,6 +41,7 @@ _HOMES = {
     "Finding": "dataset",
     "FitFailedElsewhereError": "errors",
     "NoChunksError": "errors",
+    "Normalization": "normalization",
     "PercentileFileError": "errors",
     "SpeedLabels": "speed",
     "TokenizerFormatError": "errors",
@@ -62,6 +64,7 @@ __all__ = [
     "Finding",
     "FitFailedElsewhereError",
     "NoChunksError",
+    "Normalization",
     "PercentileFileError",
     "SpeedLabels",
     "TokenizerFormatError",

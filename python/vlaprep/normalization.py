@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from vlaprep.errors import TokenizerFormatError
+from vlaprep.fit_report import read_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from os import PathLike
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -218,6 +221,29 @@ class Normalization:
             "lo": [float(value) for value in self.lo],
             "hi": [float(value) for value in self.hi],
         }
+
+    @classmethod
+    def from_pretrained(cls, folder: str | PathLike[str]) -> Normalization:
+        """Read the normalisation that a tokenizer was fitted with.
+
+        Parameters
+        ----------
+        folder : path-like
+            What `vlaprep.fit_fast_tokenizer` returned.
+
+        Returns
+        -------
+        Normalization
+
+        Raises
+        ------
+        TokenizerFormatError
+            The folder has no fit report, or one that is torn or from a newer vlaprep.
+        """
+        report = read_report(Path(folder))
+        if not isinstance(report.get("normalization"), dict):
+            raise TokenizerFormatError(f"the fit report in {folder} has no normalization")
+        return cls.from_dict(report["normalization"])
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Normalization:
