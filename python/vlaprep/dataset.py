@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 class Feature(NamedTuple):
     """One column as ``meta/info.json`` describes it.
 
-    Parameters
+    Attributes
     ----------
     dtype : str
         As written, such as ``"float32"``; empty where nothing is written.
@@ -49,7 +49,7 @@ class Feature(NamedTuple):
 class DatasetInfo(NamedTuple):
     """What ``meta/info.json`` says; the counters are as written, and rows decide.
 
-    Parameters
+    Attributes
     ----------
     codebase_version : str
         Such as ``"v2.1"``.
@@ -71,7 +71,7 @@ class DatasetInfo(NamedTuple):
 class Finding(NamedTuple):
     """One thing a user should know about a dataset.
 
-    Parameters
+    Attributes
     ----------
     kind : str
         A fixed word such as ``"pointer"`` or ``"unresolved-task"``.

@@ -30,13 +30,9 @@ use crate::gate;
 /// Notes
 /// -----
 /// ``np.around(scipy.fft.dct(chunks.astype(float64), axis=1, norm="ortho") * scale)``, rounding
-/// half to even: the orthonormal DCT-II of [1]_. Equal to it except where the exact coefficient
-/// lies within 1e-9 of a half.
-///
-/// References
-/// ----------
-/// .. [1] Pertsch et al., "FAST: Efficient Action Tokenization for Vision-Language-Action Models",
-///    2025.
+/// half to even. Equal to it except where the exact coefficient lies within 1e-9 of a half. The
+/// transform is the orthonormal DCT-II of Pertsch et al., "FAST: Efficient Action Tokenization for
+/// Vision-Language-Action Models", 2025.
 ///
 /// Examples
 /// --------

@@ -72,7 +72,7 @@ pub(crate) fn percentiles_by_task<'py>(
 ///     The tasks that have boundaries, each once.
 /// boundaries : array_like of float64, shape (T, 10)
 ///     Ten non-decreasing finite boundaries of each task, in frames, or a row of NaN where it is
-///     sparse; as returned by :func:`percentiles_by_task`.
+///     sparse; as returned by `percentiles_by_task`.
 ///
 /// Returns
 /// -------
