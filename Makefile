@@ -8,7 +8,6 @@ PYTHON := python3# any Python >= 3.10; where it is older, the newest pythonX.Y o
 INSTALL := editable# how vlaprep gets into $(VENV): `editable` from the sources, or the built `wheel`
 PROFILE := release# of the wheel; `dist` for one to hand out
 PYTEST := -q
-DEMO := build/demo
 
 MADE := $(VENV)/.made
 BIN := $(abspath $(VENV))/bin
@@ -17,6 +16,7 @@ WHEEL_INPUT := $(SOURCES) README.md LICENSE $(shell find python -name '*.py*' -n
 LOCKED := $(if $(CI),--locked)# in CI, Cargo.lock is what is built
 CI_STAGES := env lint-rust test-rust wheel install lint-python docs examples test-python
 
+MAKEFLAGS += --no-print-directory
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .SECONDARY:
@@ -36,8 +36,7 @@ help: ## list these targets
 
 .PHONY: demo
 demo: install ## build, install, and run both jobs on a small data set made on the spot
-	@mkdir -p $(DEMO)
-	cd $(DEMO) && vlaprep demo
+	vlaprep demo build/demo
 
 .PHONY: test
 test: test-rust test-python ## install and run every test but the slow ones
