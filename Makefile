@@ -66,7 +66,7 @@ ci: ## what a change has to pass, with the time of each stage
 	@CI=1 tools/stages.sh $(MAKE) INSTALL=wheel -- $(CI_STAGES)
 
 .PHONY: slow
-slow: install $(MADE)/group-test dist/built ## long searches, other Pythons and transformers (an hour)
+slow: $(MADE)/wheel $(MADE)/group-test ## long searches, other Pythons and transformers (an hour)
 	VLAPREP_WHEEL=$$(echo dist/*.whl) pytest $(PYTEST) -m "slow or not slow" \
 	    --hypothesis-profile=deep --timeout=3600
 

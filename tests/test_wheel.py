@@ -22,7 +22,7 @@ import vlaprep
 
 NEWEST_GLIBC = (2, 28)  # the C library of RHEL 8, and so of every training image in use
 PYTHONS = ("3.10", "3.11", "3.12", "3.13")
-LIBC_PARTS = {"libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
+C_LIBRARY = ("libc.", "libm.", "libpthread.", "libdl.", "ld-linux", "libgcc_s.")
 
 
 @pytest.fixture(scope="session")
@@ -65,7 +65,7 @@ def test_only_the_c_library_is_linked(extension: Path) -> None:
         dynamic = ELFFile(file).get_section_by_name(".dynamic")
         needed = {tag.needed for tag in dynamic.iter_tags("DT_NEEDED")}
     assert "libc.so.6" in needed
-    assert needed <= {*LIBC_PARTS, "libgcc_s.so.1"}
+    assert {name for name in needed if not name.startswith(C_LIBRARY)} == set()
 
 
 def test_the_wheel_holds_the_package_whole_and_nothing_else(
