@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
     "Reader",
+    "__build__",
     "__version__",
     "bucketize",
     "dct_quantize",
@@ -16,6 +17,7 @@ __all__ = [
     "quantile",
 ]
 
+__build__: str
 __version__: str
 
 def percentiles_by_task(
