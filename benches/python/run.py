@@ -10,6 +10,7 @@ import statistics
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import peers
@@ -66,16 +67,17 @@ def preamble(config: Config, rounds: int) -> str:
     packages += ["polars"] if peers.HAS_POLARS else []
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     debug = "" if _native.__build__ == "release" else "**Not a release build: no times.** "
-    return (
+    text = (
         f"{debug}Datasets of {config.episodes:,} episodes, {int(lengths.sum()):,} frames, {DIMS} "
-        f"action dims; chunks of {CHUNK_SIZE} steps; page cache warm. NumPy is the references'\n"
-        "own way (`benches/python/baseline.py`), peers what a careful engineer would write\n"
-        "(`benches/python/peers.py`). A figure such as 3.0 (2.5 to 3.5) says how many times as\n"
-        f"long as vlaprep that took: median, least and most of {rounds} pairs. All answers are\n"
-        "compared before anything is timed. Memory is the peak over what the process held before.\n"
-        "BPE is the `tokenizers` package on both sides; vlaprep's fit also checks what it saved.\n"
-        f"\n{_cpu()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, {versions}."
+        f"action dims; chunks of {CHUNK_SIZE} steps; page cache warm. NumPy is the references' "
+        "own way (`benches/python/baseline.py`), peers what a careful engineer would write "
+        "(`benches/python/peers.py`). A figure such as 3.0 (2.5 to 3.5) says how many times as "
+        f"long as vlaprep that took: median, least and most of {rounds} pairs. All answers are "
+        "compared before anything is timed. Memory is the peak over what the process held before. "
+        "BPE is the `tokenizers` package on both sides; vlaprep's fit also checks what it saved."
     )
+    machine = f"{_cpu()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, {versions}."
+    return "\n\n".join(fill(part, 108, break_on_hyphens=False) for part in (text, machine))
 
 
 def provenance(size: str) -> str:
