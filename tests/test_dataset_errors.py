@@ -77,6 +77,18 @@ def test_no_info(tmp_path: Path) -> None:
     refused(lambda: vlaprep.open_dataset(tmp_path), NotFound, "info.json")
 
 
+@pytest.mark.parametrize("writer", [write_v2, write_v3])
+def test_data_without_info_is_read_with_a_warning(
+    tmp_path: Path, writer: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = writer(tmp_path, ROWS)
+    (root / "meta/info.json").unlink()
+    dataset = vlaprep.open_dataset(root)
+    np.testing.assert_array_equal(dataset.read("action")["action"], ROWS["action"])
+    assert [f.kind for f in dataset.check() if "info.json" in f.message] == ["metadata"]
+    assert "meta/info.json is missing" in caplog.text
+
+
 def test_no_data_files(tmp_path: Path) -> None:
     refused(lambda: vlaprep.open_dataset(write_meta(tmp_path)), NotFound, "data")
 

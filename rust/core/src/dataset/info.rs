@@ -15,6 +15,12 @@ use crate::{Error, Result};
 /// Where the file lies below the root.
 pub(super) const INFO: &str = "meta/info.json";
 
+/// The folder of the data files where nothing else is said.
+pub(super) const DATA: &str = "data";
+
+/// Episodes per chunk folder where nothing else is said.
+const DEFAULT_CHUNKS_SIZE: u64 = 1000;
+
 /// How the files of a data set are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
@@ -22,6 +28,16 @@ pub enum Layout {
     V2,
     /// v3.0: many episodes a file, metadata as parquet.
     V3,
+}
+
+impl Layout {
+    /// Where data files lie unless `meta/info.json` says otherwise.
+    fn data_path(self) -> &'static str {
+        match self {
+            Self::V2 => "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+            Self::V3 => "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
+        }
+    }
 }
 
 /// One entry of `features`.
@@ -67,6 +83,26 @@ impl Info {
         }
     }
 
+    /// What can be told from the name of a data file alone.
+    pub(super) fn by_name(data_file: &str) -> Result<Self> {
+        let stem = data_file.rsplit('/').next().unwrap_or(data_file);
+        let layout = if stem.starts_with("episode") {
+            Layout::V2
+        } else {
+            Layout::V3
+        };
+        Ok(Self {
+            codebase_version: String::new(),
+            layout,
+            fps: None,
+            chunks_size: DEFAULT_CHUNKS_SIZE,
+            features: BTreeMap::new(),
+            total_episodes: None,
+            total_frames: None,
+            data_path: Template::parse(layout.data_path()).map_err(|why| metadata(None, why))?,
+        })
+    }
+
     fn from_json(json: &Map<String, Value>) -> Result<Self> {
         let storage = json
             .get("storage_format")
@@ -85,10 +121,6 @@ impl Info {
             .and_then(Value::as_str)
             .filter(|path| !path.is_empty());
         let (codebase_version, layout) = version(json, data_path)?;
-        let default = match layout {
-            Layout::V2 => "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
-            Layout::V3 => "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet",
-        };
         let counter = |key: &str| json.get(key).and_then(whole);
         Ok(Self {
             codebase_version,
@@ -96,11 +128,11 @@ impl Info {
             fps: json.get("fps").and_then(Value::as_f64),
             chunks_size: counter("chunks_size")
                 .filter(|&size| size > 0)
-                .unwrap_or(1000),
+                .unwrap_or(DEFAULT_CHUNKS_SIZE),
             features: features(json.get("features")),
             total_episodes: counter("total_episodes"),
             total_frames: counter("total_frames"),
-            data_path: Template::parse(data_path.unwrap_or(default))
+            data_path: Template::parse(data_path.unwrap_or(layout.data_path()))
                 .map_err(|reason| metadata(None, reason))?,
         })
     }

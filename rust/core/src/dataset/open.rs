@@ -6,7 +6,7 @@ use std::path::Path;
 use super::check::{Finding, Findings, Kind, ranges};
 use super::episodes::{EpisodeTable, TASK, runs};
 use super::files::{DataFile, list_parquet};
-use super::info::{INFO, Info, Layout};
+use super::info::{DATA, INFO, Info, Layout};
 use super::{v2, v3};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
@@ -41,13 +41,21 @@ impl Dataset {
                 "there is no such folder; pass a folder, or a repository as org/name",
             ));
         }
-        if !root.join(INFO).is_file() {
-            return Err(nothing(
-                "meta/info.json is missing, so this is no LeRobot dataset",
-            ));
-        }
-        let info = Info::read(root)?;
         let mut findings = Findings::default();
+        let info = if root.join(INFO).is_file() {
+            Info::read(root)?
+        } else {
+            let names = list_parquet(root, DATA)?;
+            let first = names.first().ok_or_else(|| {
+                nothing("neither meta/info.json nor data/**/*.parquet is there, so this is no LeRobot dataset")
+            })?;
+            findings.add(
+                Kind::Metadata,
+                "meta/info.json is missing; the layout is told from the names of the data files"
+                    .to_owned(),
+            );
+            Info::by_name(first)?
+        };
         let names = data_files(root, &info, &mut findings)?;
         if names.is_empty() {
             return Err(nothing("it has no data files (*.parquet)"));

@@ -1,0 +1,130 @@
+"""Data as large as they come: minutes each, and gigabytes of disk for a while (`make slow`)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import vlaprep
+from reference import bucket, percentiles
+
+pytestmark = pytest.mark.slow
+
+HERE = Path(__file__).parent
+WRITE = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {benches!r})
+import data
+print(data.dataset(data.Config(Path({folder!r}), data.EPISODES["L"]), {variant!r}))
+"""
+MEASURED = """
+import json, resource, sys
+import numpy as np
+import vlaprep
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+before = peak_mb()
+dataset = vlaprep.open_dataset(sys.argv[1])
+table = dataset.episodes
+opened = peak_mb() - before
+episode, start = vlaprep.sample_chunks(
+    table.episode_index, table.length, chunk_size=50, n_samples=1024, seed=42)
+chunks = dataset.read_chunks(episode, start, 50)
+print(json.dumps({
+    "episodes": len(table), "frames": int(table.length.sum()), "opened_mb": opened,
+    "read_mb": peak_mb() - before, "chunks": list(chunks.shape),
+    "sum": float(chunks.sum(dtype=float)),
+}))
+"""
+
+
+def python(code: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture(scope="module", params=["rec", "conv"])
+def ten_million(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """32,000 episodes, 10 million frames, 14 dims."""
+    benches = str(HERE.parent / "benches/python")
+    folder = str(tmp_path_factory.mktemp("large"))
+    return Path(python(WRITE.format(benches=benches, folder=folder, variant=request.param)))
+
+
+def test_ten_million_frames_are_labelled_as_numpy_labels_them(ten_million: Path) -> None:
+    dataset = vlaprep.open_dataset(ten_million)
+    assert dataset.check() == []
+    labels = vlaprep.speed_labels(dataset)
+    columns = ["episode_index", "task_index"]
+    tables = [pq.read_table(ten_million / name, columns=columns) for name in dataset.files]
+    episode, task = (np.concatenate([t[c].to_numpy() for t in tables]) for c in columns)
+    ids, first, length = np.unique(episode, return_index=True, return_counts=True)
+    np.testing.assert_array_equal(labels.episode_index, ids)
+    np.testing.assert_array_equal(labels.length, length)
+    np.testing.assert_array_equal(labels.task_index, task[first])
+    for number in np.unique(labels.task_index).tolist():
+        mine = labels.task_index == number
+        boundaries = percentiles(length[mine].tolist())
+        assert labels.percentiles_by_task[number] == boundaries
+        want = [bucket(value, boundaries) for value in length[mine].tolist()]
+        assert labels.label[mine].tolist() == want
+
+
+def test_ten_million_frames_are_sampled_in_bounded_memory(ten_million: Path) -> None:
+    told = json.loads(python(MEASURED, str(ten_million)))
+    assert (told["episodes"], told["chunks"]) == (32_000, [1024, 50, 14])
+    assert told["frames"] > 9_000_000
+    # The actions alone are 560 MB; opening holds footers, drawing holds what is drawn.
+    assert told["opened_mb"] < 500, told
+    assert told["read_mb"] < 1000, told
+
+
+def test_drawn_chunks_are_the_rows(ten_million: Path) -> None:
+    dataset = vlaprep.open_dataset(ten_million)
+    table = dataset.episodes
+    episode, start = vlaprep.sample_chunks(
+        table.episode_index, table.length, chunk_size=50, n_samples=200, seed=7
+    )
+    chunks = dataset.read_chunks(episode, start, 50)
+    ends = np.cumsum(table.length)
+    rows = dataset.read("action")["action"]
+    for i, (e, s) in enumerate(zip(episode, start, strict=True)):
+        begin = ends[e] - table.length[e] + s
+        np.testing.assert_array_equal(chunks[i], rows[begin : begin + 50])
+
+
+def test_a_tokenizer_of_ten_million_frames(ten_million: Path, tmp_path: Path) -> None:
+    folder = vlaprep.fit_fast_tokenizer(dataset_root=ten_million, cache_dir=tmp_path)
+    processor = vlaprep.FastActionProcessor.from_pretrained(folder)
+    assert (processor.time_horizon, processor.action_dim) == (50, 14)
+
+
+def test_a_hundred_thousand_chunks(ten_million: Path, tmp_path: Path) -> None:
+    folder = vlaprep.fit_fast_tokenizer(
+        dataset_root=ten_million, cache_dir=tmp_path, n_samples=100_000, chunk_size=10
+    )
+    report = json.loads((Path(folder) / "fit_report.json").read_text())
+    assert report["draws"]["chunks"] == 100_000
+
+
+def test_more_list_elements_than_32_bits_count(tmp_path: Path) -> None:
+    """Case P19: 310 million rows of 7 values in one file."""
+    command = [sys.executable, HERE / "cases/make_cases.py", tmp_path, "--only", "P19", "--big"]
+    subprocess.run(command, check=True, capture_output=True)
+    (case,) = json.loads((tmp_path / "cases.json").read_text(encoding="utf-8"))
+    lengths = case["expected"]["percentiles"]["episode_lengths"]
+    told = json.loads(python(MEASURED.replace("50", "5"), str(tmp_path / "P19")))
+    assert told["episodes"] == len(lengths)
+    assert told["frames"] == sum(lengths.values()) == 310_000_000
+    assert told["sum"] == told["chunks"][0] * told["chunks"][1] * sum(range(7))
+    assert told["read_mb"] < 2000, told
