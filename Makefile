@@ -91,8 +91,8 @@ lint-python: install $(MADE)/group-lint # mypy follows imports into what is inst
 # Test programs of the core; the binding is driven from Python.
 test-rust: $(BIN)/python
 	if cargo nextest --version >/dev/null 2>&1; \
-	then cargo nextest run $(LOCKED) && cargo test $(LOCKED) --doc; \
-	else cargo test $(LOCKED); fi
+	then cargo nextest run $(LOCKED) -p vlaprep-core && cargo test $(LOCKED) -p vlaprep-core --doc; \
+	else cargo test $(LOCKED) -p vlaprep-core; fi
 
 # Given a wheel, the tests are told to insist on it.
 test-python: install $(MADE)/group-test
