@@ -149,6 +149,15 @@ pub enum Error {
         files: usize,
     },
 
+    /// The answer does not fit into memory.
+    #[error("{rows} rows of {width} values do not fit into memory; read fewer episodes at a time")]
+    TooLarge {
+        /// Rows of the answer.
+        rows: usize,
+        /// Values in a row.
+        width: usize,
+    },
+
     /// Several files are broken.
     #[error("{count} data files are broken:\n{list}", count = .0.len(), list = list(.0))]
     Several(Vec<Error>),

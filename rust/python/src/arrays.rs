@@ -24,11 +24,14 @@ impl<'py, T: Element> Input<'py, T> {
         let untyped = array.cast::<PyUntypedArray>()?;
         // An empty list has no kind of its own: NumPy calls it float64.
         let empty = untyped.is_empty() && !value.is_instance_of::<PyUntypedArray>();
+        // float64 may narrow to float32; no integer may wrap.
+        let casting = if wanted.kind() == b'i' {
+            "safe"
+        } else {
+            "same_kind"
+        };
         let kept = numpy
-            .call_method1(
-                intern!(py, "can_cast"),
-                (untyped.dtype(), &wanted, "same_kind"),
-            )?
+            .call_method1(intern!(py, "can_cast"), (untyped.dtype(), &wanted, casting))?
             .is_truthy()?;
         if !(kept || empty) {
             return Err(PyTypeError::new_err(format!(

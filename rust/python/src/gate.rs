@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use vlaprep_core::parallel::Interrupt;
 use vlaprep_core::{Error, Result};
@@ -57,6 +57,7 @@ pub(crate) fn raise(error: &Error) -> PyErr {
         | Error::MissingEpisodes { .. }
         | Error::Several(_)
         | Error::Io { .. } => errors::DatasetFormatError::new_err(message),
+        Error::TooLarge { .. } => PyMemoryError::new_err(message),
         // Only a raised signal interrupts, and `run` has it in hand.
         Error::Interrupted => PyOSError::new_err(message),
     }

@@ -22,7 +22,9 @@ pub enum Kind {
     FrameGap,
     /// Episodes of which some rows have a frame number and some have none.
     PartlyFramed,
-    /// A counter of `meta/info.json` differs from the rows.
+    /// There are fewer rows than `meta/info.json` counts, so some may be lost.
+    FewerRows,
+    /// There are more rows than `meta/info.json` counts.
     Counter,
     /// A length in the episode metadata differs from the rows.
     Length,
@@ -47,6 +49,7 @@ impl Kind {
             Self::FrameOrder => "frame-order",
             Self::FrameGap => "frame-gap",
             Self::PartlyFramed => "partly-framed",
+            Self::FewerRows => "fewer-rows",
             Self::Counter => "counter",
             Self::Length => "length",
             Self::Pointer => "pointer",
@@ -63,15 +66,13 @@ impl Kind {
             Self::UnresolvedTask
             | Self::TaskText
             | Self::FrameOrder
+            | Self::FrameGap
             | Self::PartlyFramed
+            | Self::FewerRows
+            | Self::Length
             | Self::StrayFile
             | Self::Metadata => true,
-            Self::MixedTasks
-            | Self::FrameGap
-            | Self::Counter
-            | Self::Length
-            | Self::Pointer
-            | Self::Unlisted => false,
+            Self::MixedTasks | Self::Counter | Self::Pointer | Self::Unlisted => false,
         }
     }
 }
@@ -159,7 +160,7 @@ impl Findings {
         for (task, &episode) in table.task_index.iter_mut().zip(&table.episode_index) {
             if *task == UNRESOLVED {
                 null.push(episode);
-            } else if tasks.is_some_and(|tasks| !tasks.contains_key(task)) {
+            } else if *task < 0 || tasks.is_some_and(|tasks| !tasks.contains_key(task)) {
                 undefined.entry(*task).or_default().push(episode);
                 *task = UNRESOLVED;
             }
@@ -167,7 +168,7 @@ impl Findings {
         self.add_episodes(
             Kind::UnresolvedTask,
             &null,
-            "their task_index is null or absent, so they have no task",
+            "their task_index is null, absent or -1, so they have no task",
         );
         for (task, episodes) in undefined {
             let what = format!(
@@ -185,12 +186,17 @@ impl Findings {
             ("total_episodes", info.total_episodes, table.len() as u64),
             ("total_frames", info.total_frames, frames.cast_unsigned()),
         ] {
-            let differs = |&written: &u64| written < counted || (written > counted && !selected);
-            if let Some(written) = written.filter(differs) {
-                self.add(
-                    Kind::Counter,
-                    format!("meta/info.json says {name} {written}, the rows say {counted}"),
-                );
+            let message =
+                |written| format!("meta/info.json says {name} {written}, the rows say {counted}");
+            match written {
+                Some(written) if written < counted => self.add(Kind::Counter, message(written)),
+                Some(written) if written > counted && !selected => {
+                    self.add(
+                        Kind::FewerRows,
+                        message(written) + ": is a data file missing?",
+                    );
+                }
+                _ => {}
             }
         }
     }

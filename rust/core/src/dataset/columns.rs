@@ -38,8 +38,14 @@ macro_rules! for_number {
     reason = "one body serves every width, and only u64 may not fit"
 )]
 pub(super) fn integers(array: &dyn Array) -> Result<Vec<Option<i64>>, Unusable> {
-    if array.data_type() == &DataType::Null {
-        return Ok(vec![None; array.len()]);
+    match array.data_type() {
+        DataType::Null => return Ok(vec![None; array.len()]),
+        DataType::Float64 => return whole_floats(array.as_primitive::<Float64Type>().iter()),
+        DataType::Float32 => {
+            let values = array.as_primitive::<Float32Type>().iter();
+            return whole_floats(values.map(|value| value.map(f64::from)));
+        }
+        _ => {}
     }
     for_number!(array.data_type(), [
         Int8 => Int8Type, Int16 => Int16Type, Int32 => Int32Type, Int64 => Int64Type,
@@ -52,6 +58,20 @@ pub(super) fn integers(array: &dyn Array) -> Result<Vec<Option<i64>>, Unusable> 
             })).transpose()
         }).collect()
     }, else Err(Unusable::Type(format!("it holds {}, not integers", array.data_type()))))
+}
+
+/// Integers that an editor of tables has turned into floats, null into NaN.
+fn whole_floats(values: impl Iterator<Item = Option<f64>>) -> Result<Vec<Option<i64>>, Unusable> {
+    // Up to here every float is the integer it was made from.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let value = |(row, value): (usize, Option<f64>)| match value {
+        Some(float) if float.is_nan() => Ok(None),
+        Some(float) if float.fract() != 0.0 || float.abs() > EXACT => {
+            Err(Unusable::Row(row, format!("{float} is no integer")))
+        }
+        whole => Ok(whole.map(|float| float as i64)),
+    };
+    values.enumerate().map(value).collect()
 }
 
 /// The values of a numeric column that only cross-checks: null where null, NaN or out of range.
@@ -89,20 +109,25 @@ pub(super) fn vector_type(data_type: &DataType) -> Result<(), Unusable> {
     Err(Unusable::Type(format!("{what} (type {data_type})")))
 }
 
-/// Width of the first row that is not null; `None` where all are.
-pub(super) fn first_width(array: &dyn Array) -> Option<usize> {
-    fn of_list<O: OffsetSizeTrait>(array: &dyn Array) -> Option<usize> {
+/// Width of every row; `None` where it is null.
+pub(super) fn widths(array: &dyn Array) -> Vec<Option<usize>> {
+    fn of_list<O: OffsetSizeTrait>(array: &dyn Array) -> Vec<Option<usize>> {
         let list = array.as_list::<O>();
         (0..list.len())
-            .find(|&row| list.is_valid(row))
-            .map(|row| list.value_length(row).as_usize())
+            .map(|row| {
+                list.is_valid(row)
+                    .then(|| list.value_length(row).as_usize())
+            })
+            .collect()
     }
     match array.data_type() {
         DataType::List(_) => of_list::<i32>(array),
         DataType::LargeList(_) => of_list::<i64>(array),
-        DataType::FixedSizeList(_, width) => Some(*width as usize),
-        DataType::Null => None,
-        _ => Some(1),
+        DataType::FixedSizeList(_, width) => (0..array.len())
+            .map(|row| array.is_valid(row).then_some(*width as usize))
+            .collect(),
+        DataType::Null => vec![None; array.len()],
+        _ => vec![Some(1); array.len()],
     }
 }
 
@@ -121,6 +146,10 @@ pub(super) fn append_vectors(
             let size = list.value_length() as usize;
             let spans = (0..list.len()).map(|row| list.is_valid(row).then_some((row * size, size)));
             append_spans(spans, list.values(), width, rows)
+        }
+        DataType::Null => {
+            rows.extend(std::iter::repeat_n(f32::NAN, array.len() * width));
+            Ok(())
         }
         _ => append_spans(
             (0..array.len()).map(|row| Some((row, 1))),
@@ -223,8 +252,14 @@ mod tests {
             integers(&UInt64Array::from(vec![u64::MAX])),
             Err(Unusable::Row(0, _))
         ));
+        let edited = Float32Array::from(vec![Some(3.0), Some(f32::NAN), None]);
+        assert_eq!(integers(&edited).unwrap(), [Some(3), None, None]);
         assert!(matches!(
-            integers(&Float32Array::from(vec![1.0])),
+            integers(&Float32Array::from(vec![1.0, 0.5])),
+            Err(Unusable::Row(1, _))
+        ));
+        assert!(matches!(
+            integers(&BooleanArray::from(vec![true])),
             Err(Unusable::Type(_))
         ));
     }
@@ -241,7 +276,7 @@ mod tests {
         assert_eq!(rows[..2], [1.0, 2.0]);
         assert!(rows[2].is_nan() && rows[3].is_nan() && rows[4].is_nan());
         assert_eq!(rows[5].to_bits(), 4.0f32.to_bits());
-        assert_eq!(first_width(&list), Some(2));
+        assert_eq!(widths(&list), [Some(2), None, Some(2)]);
     }
 
     #[test]

@@ -260,6 +260,13 @@ impl Ids {
         let metadata = file.metadata.metadata().row_group(group);
         let schema = file.metadata.parquet_schema();
         let range = |root: usize| {
+            // What decoding would refuse, statistics must not let pass.
+            file.metadata
+                .schema()
+                .field(root)
+                .data_type()
+                .is_integer()
+                .then_some(())?;
             let leaf =
                 (0..schema.num_columns()).find(|&l| schema.get_column_root_idx(l) == root)?;
             footer::range(metadata, leaf)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,8 +17,13 @@ use parquet::file::reader::{ChunkReader, Length};
 use super::template::numeric_order;
 use crate::{Error, Result};
 
-/// Folders below one another that a listing follows: more is a loop of links.
-const MAX_DEPTH: usize = 16;
+/// The most rows that a file is believed to have: beyond, its footer is damaged for sure.
+const MAX_ROWS: u64 = 1 << 48;
+
+/// Whether `name` is below `root`, be it a link that leads nowhere.
+pub(super) fn exists(root: &Path, name: &str) -> bool {
+    fs::symlink_metadata(root.join(name)).is_ok()
+}
 
 /// Reads a UTF-8 text below `root`, without its byte order mark.
 pub(super) fn read_text(root: &Path, name: &str) -> Result<String> {
@@ -46,12 +51,18 @@ pub(super) fn read_text(root: &Path, name: &str) -> Result<String> {
 /// Names that begin with a dot, and whatever is no file, are passed over.
 pub(super) fn list_parquet(root: &Path, folder: &str) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    walk(root, folder, 0, &mut found)?;
+    walk(root, folder, &mut BTreeSet::new(), &mut found)?;
     found.sort_by(|a, b| numeric_order(a, b));
     Ok(found)
 }
 
-fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Result<()> {
+/// `visited` holds the folders that were listed, by device and inode: links may lead back to them.
+fn walk(
+    root: &Path,
+    folder: &str,
+    visited: &mut BTreeSet<(u64, u64)>,
+    found: &mut Vec<String>,
+) -> Result<()> {
     let refuse = |source| Error::Io {
         file: folder.to_owned(),
         source,
@@ -84,8 +95,8 @@ fn walk(root: &Path, folder: &str, depth: usize, found: &mut Vec<String>) -> Res
             }
             Err(_) => continue,
         };
-        if kind.is_dir() && depth < MAX_DEPTH {
-            walk(root, &path, depth + 1, found)?;
+        if kind.is_dir() && visited.insert((kind.dev(), kind.ino())) {
+            walk(root, &path, visited, found)?;
         } else if kind.is_file() && path.ends_with(".parquet") {
             found.push(path);
         }
@@ -166,6 +177,8 @@ pub(super) struct DataFile {
     /// Path relative to the root.
     pub(super) name: String,
     pub(super) path: PathBuf,
+    /// Bytes of the file.
+    pub(super) size: u64,
     pub(super) metadata: ArrowReaderMetadata,
     /// First row of every row group, and the number of rows in all.
     pub(super) group_starts: Vec<usize>,
@@ -209,11 +222,18 @@ impl DataFile {
         let mut rows = 0_usize;
         for group in metadata.metadata().row_groups() {
             rows = rows.saturating_add(group.num_rows() as usize);
+            if rows as u64 > MAX_ROWS {
+                return Err(Error::Foreign {
+                    file: name.to_owned(),
+                    reason: format!("damaged parquet file: its footer claims {rows} rows"),
+                });
+            }
             group_starts.push(rows);
         }
         Ok(Self {
             name: name.to_owned(),
             path,
+            size: file.length,
             metadata,
             group_starts,
         })

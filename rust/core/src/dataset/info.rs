@@ -9,6 +9,7 @@ use std::path::Path;
 use serde_json::{Map, Value};
 
 use super::files::read_text;
+use super::json;
 use super::template::Template;
 use crate::{Error, Result};
 
@@ -75,8 +76,7 @@ impl Info {
     /// Reads the file below `root`.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let text = read_text(root, INFO)?;
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| metadata(Some(error.line()), format!("not valid JSON: {error}")))?;
+        let value = json::parse(&text).map_err(|(line, why)| metadata(Some(line), why))?;
         match value {
             Value::Object(object) => Self::from_json(&object),
             _ => Err(metadata(None, "it must hold one JSON object".to_owned())),

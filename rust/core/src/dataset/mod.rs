@@ -10,6 +10,7 @@ mod episodes;
 mod files;
 mod footer;
 mod info;
+mod json;
 mod open;
 mod order;
 mod read;

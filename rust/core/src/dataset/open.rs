@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::check::{Finding, Findings, Kind, ranges};
 use super::episodes::{EpisodeTable, TASK, runs};
-use super::files::{DataFile, list_parquet};
+use super::files::{DataFile, exists, list_parquet};
 use super::info::{DATA, INFO, Info, Layout};
 use super::{v2, v3};
 use crate::parallel::{self, Interrupt};
@@ -148,7 +148,10 @@ impl Dataset {
 
 /// The data files: those that match `data_path`, or all parquet files in its folder where none does.
 fn data_files(root: &Path, info: &Info, findings: &mut Findings) -> Result<Vec<String>> {
-    let all = list_parquet(root, info.data_path.folder())?;
+    let mut all = list_parquet(root, info.data_path.folder())?;
+    if all.is_empty() {
+        all = list_parquet(root, DATA)?;
+    }
     let (matching, stray): (Vec<_>, Vec<_>) = all
         .into_iter()
         .partition(|name| info.data_path.matches(name));
@@ -212,10 +215,7 @@ fn tasks(
     findings: &mut Findings,
     interrupt: &Interrupt<'_>,
 ) -> Result<Option<BTreeMap<i64, String>>> {
-    let (lines, parquet) = (
-        root.join(v2::TASKS).is_file(),
-        root.join(v3::TASKS).is_file(),
-    );
+    let (lines, parquet) = (exists(root, v2::TASKS), exists(root, v3::TASKS));
     let (name, tasks) = match (lines, parquet, info.layout) {
         (true, false, _) | (true, true, Layout::V2) => (v2::TASKS, v2::tasks(root)?),
         (false, true, _) | (true, true, Layout::V3) => (v3::TASKS, v3::tasks(root, interrupt)?),
@@ -247,7 +247,7 @@ fn listed(
     interrupt: &Interrupt<'_>,
 ) -> Vec<super::check::Listed> {
     let listed = match info.layout {
-        Layout::V2 if !root.join(v2::EPISODES).is_file() => return Vec::new(),
+        Layout::V2 if !exists(root, v2::EPISODES) => return Vec::new(),
         Layout::V2 => v2::episodes(root, info),
         Layout::V3 => v3::episodes(root, info, interrupt),
     };

@@ -7,9 +7,10 @@
 
 use std::collections::BTreeMap;
 
+use super::columns::integers;
 use super::episodes::{EpisodeTable, FRAME, Span};
 use super::files::DataFile;
-use super::scan::read_integers;
+use super::scan::{read_integers, scan, unusable};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
@@ -59,21 +60,21 @@ fn disordered(
         .iter()
         .map(|(span, _)| span.first_row..span.first_row + span.rows)
         .collect();
-    let frames = read_integers(file, FRAME, &ranges, interrupt)?;
-    let mut rest = frames.as_slice();
+    let root = file.require(FRAME, "")?;
     let mut found = Vec::new();
-    for (span, position) in spans {
-        let (frames, tail) = rest.split_at(span.rows);
-        rest = tail;
-        let first = span.unproven.unwrap_or_default();
-        if !frames
-            .iter()
-            .zip(first..)
-            .all(|(&frame, expected)| frame == Some(expected))
-        {
+    scan(file, &[root], &ranges, interrupt, |first_row, batch| {
+        let (span, position) = spans[spans.partition_point(|(s, _)| s.first_row <= first_row) - 1];
+        let expected = span.unproven.unwrap_or_default() + (first_row - span.first_row) as i64;
+        let frames =
+            integers(batch.column(0)).map_err(|reason| unusable(file, FRAME, first_row, reason))?;
+        let counts_up = frames.iter().enumerate().all(|(row, frame)| {
+            frame.and_then(|frame| frame.checked_sub(row as i64)) == Some(expected)
+        });
+        if !counts_up {
             found.push(position);
         }
-    }
+        Ok(())
+    })?;
     Ok(found)
 }
 

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use arrow_schema::DataType;
+
 use super::check::ranges;
 use super::episodes::Span;
 use super::open::Dataset;
 use super::order::reorder;
-use super::scan::{probe_width, read_integers, read_vectors};
+use super::scan::{find_width, probe_width, prove_rows, read_integers, read_vectors};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
@@ -74,7 +76,8 @@ impl Dataset {
             .map(|&p| (p, 0..self.episodes().length[p] as usize))
             .collect();
         let plan = self.plan(&windows, threads, interrupt)?;
-        let mut out = vec![0; windows.iter().map(|(_, rows)| rows.len()).sum()];
+        self.prove(column, &plan, interrupt)?;
+        let mut out = zeroed(total_rows(&windows), 1)?;
         gather(&plan, threads, interrupt, &mut out, 1, |file, ranges| {
             let file = &self.files[file];
             let values = read_integers(file, column, ranges, interrupt)?;
@@ -140,17 +143,18 @@ impl Dataset {
         }
     }
 
-    /// What one row of `column` is, in the first file that has rows.
+    /// What one row of `column` is, in the first file that tells.
     pub fn value(&self, column: &str) -> Result<Value> {
-        let Some(file) = self.files.iter().find(|file| file.rows() > 0) else {
-            return Ok(Value::Vector);
-        };
-        let root = file.require(column, "")?;
-        Ok(match file.metadata.schema().field(root).data_type() {
-            integer if integer.is_integer() => Value::Integer,
-            nested if nested.is_nested() => Value::Vector,
-            _ => Value::Scalar,
-        })
+        for file in self.files.iter().filter(|file| file.rows() > 0) {
+            let root = file.require(column, "")?;
+            match file.metadata.schema().field(root).data_type() {
+                DataType::Null => {}
+                integer if integer.is_integer() => return Ok(Value::Integer),
+                nested if nested.is_nested() => return Ok(Value::Vector),
+                _ => return Ok(Value::Scalar),
+            }
+        }
+        Ok(Value::Vector)
     }
 
     fn gather_vectors(
@@ -162,8 +166,8 @@ impl Dataset {
     ) -> Result<Matrix> {
         let plan = self.plan(windows, threads, interrupt)?;
         let width = self.width(column, &plan, interrupt)?;
-        let rows: usize = windows.iter().map(|(_, rows)| rows.len()).sum();
-        let mut values = vec![0.0; rows * width];
+        self.prove(column, &plan, interrupt)?;
+        let mut values = zeroed(total_rows(windows), width)?;
         gather(
             &plan,
             threads,
@@ -195,7 +199,7 @@ impl Dataset {
             for (span, piece) in pieces(spans, frames, out) {
                 plan.entry(span.file).or_default().push(piece);
             }
-            out += frames.len();
+            out = out.saturating_add(frames.len());
         }
         Ok(plan)
     }
@@ -213,34 +217,68 @@ impl Dataset {
         let stand_in = first
             .filter(|_| plan.is_empty())
             .map(|file| (file, vec![0..1]));
-        for (file, ranges) in planned.chain(stand_in) {
-            let file = &self.files[file];
-            match probe_width(file, column, &ranges, interrupt)? {
-                Some(0) => {
-                    return Err(Error::Column {
-                        file: file.name.clone(),
-                        column: column.to_owned(),
-                        reason: "its rows are vectors without a value".to_owned(),
-                    });
+        let candidates: Vec<_> = planned.chain(stand_in).collect();
+        let claimed = self.claimed_width(column);
+        for (index, (file, ranges)) in candidates.iter().enumerate() {
+            let Some(width) = probe_width(&self.files[*file], column, ranges, interrupt)? else {
+                continue;
+            };
+            // Rows decide, but where some have the width that metadata gives, the others are wrong.
+            for (file, ranges) in &candidates[index..] {
+                let file = &self.files[*file];
+                let other = claimed.filter(|&claimed| claimed != width);
+                if let Some(claimed) = other
+                    && find_width(file, column, ranges, interrupt, |w| w == claimed)?.is_some()
+                {
+                    return Ok(claimed);
                 }
-                Some(width) => return Ok(width),
-                None => {}
             }
+            return Ok(width);
         }
-        // Nothing but nulls: the metadata's word is as good as any, within reason.
-        let shape = self
-            .info()
-            .features
-            .get(column)
-            .map(|feature| &feature.shape);
-        let product = shape.and_then(|dims| {
-            dims.iter()
-                .try_fold(1_u64, |all, &dim| all.checked_mul(dim))
-        });
-        Ok(product
-            .filter(|width| (1..=MAX_CLAIMED_WIDTH).contains(width))
-            .unwrap_or(1) as usize)
+        // Nothing but nulls: the metadata's word is as good as any.
+        Ok(claimed.unwrap_or(1))
     }
+
+    /// Values in a row of `column` by the word of metadata, within reason.
+    fn claimed_width(&self, column: &str) -> Option<usize> {
+        let shape = &self.info().features.get(column)?.shape;
+        let width = shape
+            .iter()
+            .try_fold(1_u64, |all, &dim| all.checked_mul(dim))?;
+        (1..=MAX_CLAIMED_WIDTH)
+            .contains(&width)
+            .then_some(width as usize)
+    }
+
+    /// For the proof that claimed rows exist; see [`prove_rows`].
+    fn prove(
+        &self,
+        column: &str,
+        plan: &BTreeMap<usize, Vec<Piece>>,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        plan.iter().try_for_each(|(&file, pieces)| {
+            prove_rows(&self.files[file], column, &union(pieces), interrupt)
+        })
+    }
+}
+
+/// Room for `rows` rows of `width` values, all zero.
+fn zeroed<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
+    let refuse = || Error::TooLarge { rows, width };
+    let length = rows.checked_mul(width).ok_or_else(refuse)?;
+    // An allocation that fails takes the process down: ask first.
+    Vec::<T>::new()
+        .try_reserve_exact(length)
+        .map_err(|_| refuse())?;
+    Ok(vec![T::default(); length])
+}
+
+/// Frames of all windows together.
+fn total_rows(windows: &[(usize, Range<usize>)]) -> usize {
+    windows
+        .iter()
+        .fold(0, |all, (_, rows)| all.saturating_add(rows.len()))
 }
 
 /// Decodes the files of the plan, as many at a time as there are threads, and copies each piece

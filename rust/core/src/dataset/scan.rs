@@ -9,7 +9,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
-use super::columns::{Unusable, append_vectors, first_width, integers, vector_type};
+use super::columns::{Unusable, append_vectors, integers, vector_type, widths};
 use super::files::{DataFile, Pread, guarded};
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
@@ -164,32 +164,59 @@ pub(super) fn read_integers(
     })
 }
 
-/// Width of the first vector in `ranges` that is not null.
+/// Width of the first vector in `ranges` that is neither null nor empty.
 pub(super) fn probe_width(
     file: &DataFile,
     column: &str,
     ranges: &[Range<usize>],
     interrupt: &Interrupt<'_>,
 ) -> Result<Option<usize>> {
-    let root = file.require(column, "")?;
     let Some(first) = ranges.iter().find(|range| !range.is_empty()) else {
         return Ok(None);
     };
-    // One row usually answers; only where it is null, look at all of them.
-    for ranges in [&[first.start..first.start + 1], ranges] {
-        let mut width = None;
-        scan(file, &[root], ranges, interrupt, |first_row, batch| {
-            let array = batch.column(0);
-            vector_type(array.data_type())
-                .map_err(|reason| unusable(file, column, first_row, reason))?;
-            width = width.or_else(|| first_width(array));
-            Ok(())
-        })?;
-        if width.is_some() {
-            return Ok(width);
-        }
+    let first = first.start..first.start + 1;
+    // One row usually answers; only where it does not, look at all of them.
+    match find_width(file, column, &[first], interrupt, |width| width > 0)? {
+        None => find_width(file, column, ranges, interrupt, |width| width > 0),
+        found => Ok(found),
     }
-    Ok(None)
+}
+
+/// The first width in `ranges` that is `wanted`.
+pub(super) fn find_width(
+    file: &DataFile,
+    column: &str,
+    ranges: &[Range<usize>],
+    interrupt: &Interrupt<'_>,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<Option<usize>> {
+    let root = file.require(column, "")?;
+    let mut found = None;
+    scan(file, &[root], ranges, interrupt, |first_row, batch| {
+        let array = batch.column(0);
+        vector_type(array.data_type())
+            .map_err(|reason| unusable(file, column, first_row, reason))?;
+        let mut widths = widths(array).into_iter().flatten();
+        found = found.or_else(|| widths.find(|&width| wanted(width)));
+        Ok(())
+    })?;
+    Ok(found)
+}
+
+/// Decodes `column` over `ranges` for nothing but the proof that the rows are there, where the file
+/// has fewer bits than rows: before room is made for rows that only a damaged footer claims.
+pub(super) fn prove_rows(
+    file: &DataFile,
+    column: &str,
+    ranges: &[Range<usize>],
+    interrupt: &Interrupt<'_>,
+) -> Result<()> {
+    let rows: usize = ranges.iter().map(ExactSizeIterator::len).sum();
+    if (rows as u64) < file.size.saturating_mul(8) {
+        return Ok(());
+    }
+    let root = file.require(column, "")?;
+    scan(file, &[root], ranges, interrupt, |_, _| Ok(()))
 }
 
 /// Adds the place to the reason.

@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+/// The most digits that a number is padded to.
+const MAX_WIDTH: usize = 20;
+
 /// A path with numbered fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Template {
@@ -30,6 +33,11 @@ impl Template {
                 .ok_or_else(|| format!("data_path {text:?} has a '{{' that nothing closes"))?;
             let (name, format) = field.split_once(':').unwrap_or((field, ""));
             let width = format.trim_end_matches('d').parse().unwrap_or(0);
+            if width > MAX_WIDTH {
+                return Err(format!(
+                    "data_path {text:?} pads a number to {width} digits"
+                ));
+            }
             if !literal.is_empty() {
                 parts.push(Part::Text(literal.to_owned()));
             }
@@ -132,6 +140,7 @@ mod tests {
             "data/../../{a}",
             "..\\{a}",
             "data/{a",
+            "{a:99999999999d}",
         ] {
             assert!(Template::parse(text).is_err(), "{text}");
         }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::check::Listed;
 use super::files::read_text;
 use super::info::{Info, whole};
+use super::json;
 use crate::{Error, Result};
 
 pub(super) const TASKS: &str = "meta/tasks.jsonl";
@@ -36,7 +37,10 @@ pub(super) fn episodes(root: &Path, info: &Info) -> Result<Vec<Listed>> {
                 _ => None,
             })
         });
-        let length = row.get("length").and_then(whole).map(u64::cast_signed);
+        let length = row
+            .get("length")
+            .and_then(whole)
+            .and_then(|length| length.try_into().ok());
         listed.push(Listed {
             episode,
             length,
@@ -56,10 +60,10 @@ fn rows(root: &Path, name: &str) -> Result<Vec<(usize, Value)>> {
         .zip(1..)
         .filter(|(line, _)| !line.trim().is_empty());
     lines
-        .map(|(text, line)| match serde_json::from_str(text) {
+        .map(|(text, line)| match json::parse(text) {
             Ok(row @ Value::Object(_)) => Ok((line, row)),
             Ok(_) => Err(malformed(name, line, "not a JSON object".to_owned())),
-            Err(error) => Err(malformed(name, line, format!("not valid JSON: {error}"))),
+            Err((_, reason)) => Err(malformed(name, line, reason)),
         })
         .collect()
 }
@@ -67,11 +71,7 @@ fn rows(root: &Path, name: &str) -> Result<Vec<(usize, Value)>> {
 fn integer(row: &Value, key: &str, name: &str, line: usize) -> Result<i64> {
     let value = row.get(key);
     value
-        .and_then(|value| {
-            value
-                .as_i64()
-                .or_else(|| whole(value).map(u64::cast_signed))
-        })
+        .and_then(|value| value.as_i64().or_else(|| whole(value)?.try_into().ok()))
         .ok_or_else(|| malformed(name, line, format!("no integer {key:?}")))
 }
 
