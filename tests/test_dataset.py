@@ -412,3 +412,56 @@ def test_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -
     with pytest.raises(errors.VlaprepError):
         vlaprep.open_dataset(root)
     assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, iter, tuple, np.array])
+def test_any_iterable_of_ids_is_a_selection(tmp_path: Path, kind: Any) -> None:
+    root = write_v3(tmp_path, make_rows({0: (0, 5), 1: (0, 6), 4: (0, 7)}))
+    dataset = vlaprep.open_dataset(root, episodes=kind([1, 4]))
+    assert dataset.episodes.episode_index.tolist() == [1, 4]
+    assert dataset.read("index", kind([4]))["index"].shape == (7,)
+
+
+def test_a_dataset_stays_where_it_was_opened_and_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = make_rows(SMALL)
+    write_v3(tmp_path / "here", rows)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    dataset = vlaprep.open_dataset("here")
+    monkeypatch.chdir("elsewhere")
+    again = pickle.loads(pickle.dumps(dataset))
+    for one in (dataset, again):
+        np.testing.assert_array_equal(one.read("action")["action"], rows["action"])
+    with pytest.raises(AttributeError, match="root"):
+        dataset.root = tmp_path  # type: ignore[misc]
+    table = pickle.loads(pickle.dumps(dataset.episodes))
+    with pytest.raises(ValueError, match="read-only"):
+        table.length[0] = 1
+
+
+def test_links_that_lead_in_circles(tmp_path: Path) -> None:
+    rows = make_rows(SMALL)
+    root = write_v3(tmp_path, rows)
+    for name in "abcdef":
+        (root / "data" / name).symlink_to(".")
+    hold_rows(vlaprep.open_dataset(root), rows)
+
+
+def test_ids_that_an_editor_turned_into_floats(tmp_path: Path) -> None:
+    rows = make_rows(SMALL)
+    ids = {c: pa.array(rows[c].astype(np.float64)) for c in ("episode_index", "task_index")}
+    dataset = vlaprep.open_dataset(write_v3(tmp_path, to_table(rows, **ids)))
+    want = vlaprep.open_dataset(write_v3(tmp_path / "whole", rows))
+    assert dataset.episodes == want.episodes
+
+
+def test_an_action_column_of_type_null_is_nan(tmp_path: Path) -> None:
+    rows = make_rows(SMALL)
+    nothing = to_table(take(rows, rows["episode_index"] == 0), action=pa.nulls(SMALL[0][1]))
+    rest = take(rows, rows["episode_index"] != 0)
+    dataset = vlaprep.open_dataset(write_v3(tmp_path, nothing, rest))
+    got = dataset.read("action")["action"]
+    assert np.isnan(got[: SMALL[0][1]]).all()
+    np.testing.assert_array_equal(got[SMALL[0][1] :], rest["action"])

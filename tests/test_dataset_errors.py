@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import vlaprep
 from lerobot_folder import (
     file_name,
+    group_ends,
     list_array,
     make_rows,
     take,
@@ -409,3 +410,46 @@ def test_metadata_is_no_data_where_both_lie_together(tmp_path: Path, template: s
     np.testing.assert_array_equal(
         vlaprep.open_dataset(root).read("action")["action"], ROWS["action"]
     )
+
+
+@pytest.mark.parametrize(
+    "info", [{"total_episodes": 4}, {"total_frames": N + 1}, {"total_episodes": 9}]
+)
+def test_fewer_rows_than_counted_are_said(
+    tmp_path: Path, info: dict[str, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_meta(write_v3(tmp_path, ROWS), **info)
+    kinds = {finding.kind for finding in vlaprep.open_dataset(root).check()}
+    assert kinds == {"fewer-rows"}
+    assert "missing" in caplog.text
+
+
+def test_an_episode_whose_beginning_is_lost_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = dict(ROWS, frame_index=ROWS["frame_index"] + 3)
+    vlaprep.open_dataset(write_v3(tmp_path, late))
+    assert "frame_index does not count up from 0" in caplog.text
+
+
+def test_the_width_that_metadata_gives_tells_who_is_wrong(tmp_path: Path) -> None:
+    dim = ROWS["action"].shape[1]
+    narrow = to_table(ROWS, action=list_array(np.zeros((N, dim - 1)), "list"))
+    other = dict(ROWS, episode_index=ROWS["episode_index"] + 100)
+    root = write_meta(write_v3(tmp_path, narrow, other), features={"action": {"shape": [dim]}})
+    refused(lambda: vlaprep.open_dataset(root).read("action"), Format, "action", "file-000")
+
+
+@pytest.mark.parametrize(
+    ("kind", "via"),
+    [
+        (pa.decimal128(12, 2), np.int32),
+        (pa.timestamp("us"), np.int64),
+        (pa.date32(), np.int32),
+    ],
+)
+def test_statistics_speak_for_integers_alone(tmp_path: Path, kind: pa.DataType, via: type) -> None:
+    ids = pa.array(ROWS["episode_index"].astype(via)).cast(kind)
+    options = {"groups": group_ends(ROWS), "store_decimal_as_integer": True}
+    root = write_v3(tmp_path, to_table(ROWS, episode_index=ids), **options)
+    refused(lambda: vlaprep.open_dataset(root), Format, "episode_index", "file-000")

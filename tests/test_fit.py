@@ -254,7 +254,7 @@ def test_selections_that_name_nothing(
         ({"seed": -1}, "seed must not be negative"),
         ({"scale": float("nan")}, "scale must be a positive number"),
         ({"scale": 0}, "scale must be a positive number"),
-        ({"num_threads": 0}, "num_threads must be at least 1"),
+        ({"num_threads": 0}, "num_threads must be 1 to 1024"),
         ({"revision": "main"}, "revision='main' is of no use with local data"),
     ],
 )
@@ -297,3 +297,10 @@ def test_what_does_not_decode_is_never_published(
     with pytest.raises(TokenizerFormatError, match="does not give back"):
         fit(root, tmp_path / "cache")
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("ids", [[0.5], ["1"], [True], [2**63], [1.0]])
+@pytest.mark.parametrize("option", ["episodes", "exclude_episodes"])
+def test_episode_ids_are_never_rounded(root: Path, tmp_path: Path, option: str, ids: Any) -> None:
+    with pytest.raises(EpisodeSelectionError):
+        fit(root, tmp_path / "cache", **{option: ids})

@@ -248,3 +248,11 @@ def test_sums_by_task(episodes: list[tuple[int, int, int]]) -> None:
                 for value in SPEED_BUCKET_LABELS
             },
         }
+
+
+def test_two_tasks_of_one_text_keep_it(tmp_path: Path) -> None:
+    rows = make_rows({episode: (episode % 2, 10 + episode) for episode in range(6)})
+    root = write_meta(write_v3(tmp_path, rows), tasks={0: "push", 1: "push"})
+    jobs.run_speed(vlaprep.open_dataset(root))
+    lines = (root / SPEED_PERCENTILES_PATH).read_text().splitlines()
+    assert [json.loads(line)["task"] for line in lines] == ["push", "push"]

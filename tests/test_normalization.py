@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference import pi052_normalize
-from vlaprep.errors import TokenizerFormatError
+from vlaprep.errors import DatasetFormatError, TokenizerFormatError
 from vlaprep.normalization import CONVENTIONS, Normalization
 
 
@@ -140,3 +140,10 @@ def test_a_folder_without_a_report_has_no_normalisation(tmp_path):
     (tmp_path / "fit_report.json").write_text(json.dumps(report))
     with pytest.raises(TokenizerFormatError, match="normalization"):
         Normalization.from_pretrained(tmp_path)
+
+
+def test_a_range_that_float32_cannot_subtract():
+    chunks = np.zeros((8, 5, 2), np.float32)
+    chunks[::2, :, 1], chunks[1::2, :, 1] = 3e38, -3e38
+    with pytest.raises(DatasetFormatError, match="dim 1"):
+        Normalization.fit(chunks)

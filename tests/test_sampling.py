@@ -123,3 +123,9 @@ def test_arguments_that_make_no_sense_are_refused(ids, lengths, over, message):
     args = {"chunk_size": 2, "n_samples": 2, "seed": 0, **over}
     with pytest.raises(ValueError, match=message):
         sample_chunks(ids, lengths, **args)
+
+
+@pytest.mark.parametrize("n", [0, -1, 10**9 + 1, 2**63, 2**70])
+def test_counts_that_no_memory_holds(n):
+    with pytest.raises(ValueError, match="at most 1000000000"):
+        sample_chunks([0], [100], chunk_size=5, n_samples=n, seed=0)

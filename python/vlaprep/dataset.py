@@ -6,6 +6,7 @@ the two disagree, `Dataset.check` says so.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Dataset", "DatasetInfo", "EpisodeTable", "Feature", "Finding", "open_dataset"]
 
 logger = logging.getLogger(__name__)
+
+_LARGEST_ID = np.iinfo(np.int64).max
+_MOST_THREADS = 1024
 
 
 class Feature(NamedTuple):
@@ -117,6 +121,9 @@ class EpisodeTable:
         for column in vars(self).values():
             column.flags.writeable = False
 
+    def __reduce__(self) -> tuple[type[EpisodeTable], tuple[NDArray[np.int64], ...]]:
+        return EpisodeTable, tuple(vars(self).values())
+
     def __len__(self) -> int:
         return len(self.episode_index)
 
@@ -154,7 +161,7 @@ class EpisodeTable:
         EpisodeSelectionError
             If an id is not in the table; the message names it.
         """
-        ids = _ids(episodes)
+        ids = episode_ids(episodes)
         found = np.searchsorted(self.episode_index, ids)
         inside = np.minimum(found, len(self) - 1)
         unknown = ids[self.episode_index[inside] != ids]
@@ -192,14 +199,34 @@ class Dataset:
         revision: str | None = None,
         num_threads: int | None = None,
     ) -> None:
-        self._reader = Reader(root, episodes, num_threads=_threads(num_threads))
-        self._selection = episodes
-        self.root = root
-        self.repo_id = repo_id
-        self.revision = revision
+        # Absolute, so that neither a change of folder nor another process moves it.
+        place = root.absolute()
+        vars(self).update(
+            _reader=Reader(place, episodes, num_threads=_threads(num_threads)),
+            _reopen=functools.partial(
+                Dataset,
+                place,
+                episodes,
+                repo_id=repo_id,
+                revision=revision,
+                num_threads=num_threads,
+            ),
+            root=root,
+            repo_id=repo_id,
+            revision=revision,
+        )
 
-    def __reduce__(self) -> tuple[Callable[..., Dataset], tuple[Any, ...]]:
-        return _reopen, (self.root, self._selection, self.repo_id, self.revision)
+    root: Path
+    repo_id: str | None
+    revision: str | None
+    _reader: Reader
+    _reopen: Callable[[], Dataset]
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Dataset cannot be changed (asked to set {name})")
+
+    def __reduce__(self) -> tuple[Callable[[], Dataset], tuple[()]]:
+        return self._reopen, ()
 
     def __repr__(self) -> str:
         table, name = self.episodes, self.repo_id or self.root
@@ -323,6 +350,8 @@ class Dataset:
             If a file lacks the column, cannot be read, or has rows that are no vectors of one
             width.
         """
+        if not 1 <= chunk_size <= _LARGEST_ID:
+            raise ValueError(f"chunk_size must be 1 or more, in 64 bits, got {chunk_size}")
         return self._reader.read_chunks(column, episode_index, start, chunk_size)
 
 
@@ -375,8 +404,8 @@ def open_dataset(
     >>> dataset.read_chunks([0, 5], [10, 0], chunk_size=8).shape
     (2, 8, 6)
     """
-    selection = None if episodes is None else tuple(_ids(episodes).tolist())
-    path = Path(path_or_repo_id)
+    selection = None if episodes is None else tuple(episode_ids(episodes).tolist())
+    path = Path(path_or_repo_id).expanduser()
     if _is_local(path_or_repo_id):
         dataset = Dataset(path, selection, num_threads=num_threads)
     else:
@@ -408,12 +437,6 @@ def _open_from_hub(
         return Dataset(folder, selection, **name, num_threads=num_threads)
 
 
-def _reopen(
-    root: Path, episodes: tuple[int, ...] | None, repo_id: str | None, revision: str | None
-) -> Dataset:
-    return Dataset(root, episodes, repo_id=repo_id, revision=revision)
-
-
 def _is_local(path_or_repo_id: str | os.PathLike[str]) -> bool:
     from vlaprep.hub import is_repo_id
 
@@ -421,21 +444,25 @@ def _is_local(path_or_repo_id: str | os.PathLike[str]) -> bool:
     return not isinstance(path_or_repo_id, str) or Path(text).exists() or not is_repo_id(text)
 
 
-def _ids(episodes: Any) -> NDArray[np.int64]:
-    """Episode ids as an array; what is no integer is refused rather than rounded."""
-    ids = np.asarray(episodes if hasattr(episodes, "__len__") else list(episodes))
-    if ids.size and not np.issubdtype(ids.dtype, np.integer):
-        raise EpisodeSelectionError(f"episode ids must be integers, got {ids.dtype}")
-    return ids.astype(np.int64).ravel()
+def episode_ids(episodes: Any) -> NDArray[np.int64]:
+    """Episode ids of any iterable as an int64 array; what is no integer is refused, not rounded."""
+    ids = np.asarray(episodes if isinstance(episodes, np.ndarray) else list(episodes)).ravel()
+    if not ids.size:
+        return np.zeros(0, np.int64)
+    if ids.dtype.kind not in "iu":
+        raise EpisodeSelectionError(f"episode ids must be integers, got {ids.dtype}: {ids[:5]}")
+    if ids.max() > _LARGEST_ID:
+        raise EpisodeSelectionError(f"no such episode: {ids.max()}; ids end at {_LARGEST_ID}")
+    return ids.astype(np.int64)
 
 
 def _threads(num_threads: int | None) -> int:
     """Give the bound asked for, else the environment's; 0 is what the machine allows."""
     if num_threads is not None:
-        if num_threads < 1:
-            raise ValueError(f"num_threads must be at least 1, got {num_threads}")
+        if not 1 <= num_threads <= _MOST_THREADS:
+            raise ValueError(f"num_threads must be 1 to {_MOST_THREADS}, got {num_threads}")
         return num_threads
-    text = os.environ.get("VLAPREP_NUM_THREADS", "0")
-    if not text.isdecimal():
-        raise ValueError(f"VLAPREP_NUM_THREADS must be a whole number, got {text!r}")
+    text = os.environ.get("VLAPREP_NUM_THREADS") or "0"
+    if not text.isdecimal() or int(text) > _MOST_THREADS:
+        raise ValueError(f"VLAPREP_NUM_THREADS must be 0 to {_MOST_THREADS}, got {text!r}")
     return int(text)

@@ -14,6 +14,7 @@ from vlaprep.coordinate import compute_once
 from vlaprep.fit_base import FIT_DEFAULTS, open_base
 from vlaprep.fit_build import build_tokenizer, normalization_identity
 from vlaprep.fit_sample import draw_sample, selected_episodes
+from vlaprep.sampling import MOST_DRAWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -210,6 +211,8 @@ class _Plan:
         for name in ("n_samples", "chunk_size", "vocab_size", "max_token_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.n_samples > MOST_DRAWS:
+            raise ValueError(f"n_samples must be at most {MOST_DRAWS}, got {self.n_samples}")
         if self.seed < 0:
             raise ValueError(f"seed must not be negative, got {self.seed}")
         if not (math.isfinite(self.scale) and self.scale > 0):

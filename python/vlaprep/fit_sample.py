@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vlaprep.dataset import episode_ids
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_report import digest_arrays
 from vlaprep.sampling import sample_chunks
@@ -96,10 +97,10 @@ def selected_episodes(
 
     An id in both is left out. Ids to leave out need not exist: one list may serve many revisions.
     """
-    exclude = sorted({int(episode) for episode in exclude_episodes or ()})
+    exclude = np.unique(episode_ids(exclude_episodes or ())).tolist()
     if episodes is None:
         return None, exclude
-    keep = sorted({int(episode) for episode in episodes} - set(exclude))
+    keep = sorted(set(episode_ids(episodes).tolist()).difference(exclude))
     if not keep:
         raise EpisodeSelectionError(
             "no episodes are left: episodes= is empty or exclude_episodes= names all of them"

@@ -72,10 +72,11 @@ def run_speed(
         dataset.root,
         dict(zip(ids, table.length.tolist(), strict=True)),
         {episode: task for episode, task in zip(ids, tasks, strict=True) if task >= 0},
-        {text: task for task, text in dataset.tasks.items()},
+        {},
         # One command is one process, also where srun started it with a rank other than 0.
         accelerator=Ranks(is_main=not dry_run),
         recompute=recompute,
+        task_texts=dataset.tasks,
     )
     changes = outlook["state"] in ("written", "extended", "replaced")
     if changes and not dry_run and _stamp(path) == stamp:

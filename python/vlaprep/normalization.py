@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from vlaprep.errors import TokenizerFormatError
+from vlaprep.errors import DatasetFormatError, TokenizerFormatError
 from vlaprep.fit_report import read_report
 
 if TYPE_CHECKING:
@@ -178,10 +178,23 @@ class Normalization:
         Returns
         -------
         Normalization
+
+        Raises
+        ------
+        DatasetFormatError
+            The range of a dim overflows the convention's dtype.
         """
         rows = np.asarray(chunks)
         rows = rows.reshape(-1, rows.shape[-1])
-        return cls(convention, mode, *_convention(convention).statistics(rows, mode))
+        with np.errstate(over="ignore"):
+            lo, hi = _convention(convention).statistics(rows, mode)
+            too_wide = np.isfinite(lo) & np.isfinite(hi) & ~np.isfinite(hi - lo)
+        for dim in np.flatnonzero(too_wide):
+            raise DatasetFormatError(
+                f"dim {dim} of the actions ranges from {lo[dim]:g} to {hi[dim]:g}, more than "
+                f"{lo.dtype} can subtract; look for broken values in that dim"
+            )
+        return cls(convention, mode, lo, hi)
 
     @property
     def action_dim(self) -> int:

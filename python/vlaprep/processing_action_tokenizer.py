@@ -79,6 +79,7 @@ _TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would n
 }
 _DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
+_MAX_VOCABULARY = 1 << 20  # the trainer makes room for all at once, and dies of too much
 _BLOCK = 64  # chunks transformed at a time while fitting
 _MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
 
@@ -265,7 +266,9 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         >>> processor.min_token, processor.max_token, processor.time_horizon
         (-7, 7, 4)
         """
-        scale, vocab_size = _number("scale", scale, kind=float), _number("vocab_size", vocab_size)
+        scale = _number("scale", scale, kind=float)
+        vocab_size = _number("vocab_size", vocab_size, below=_MAX_VOCABULARY + 1)
+        max_token_length = _number("max_token_length", max_token_length, below=2**31)
         time_horizon = _optional("time_horizon", time_horizon)
         blocks = [quantize(block, scale, first_chunk=n) for n, block in _blocks(action_data)]
         if not blocks:
@@ -467,7 +470,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
-        config = _read(folder / "processor_config.json", lambda text: dict(json.loads(text)))
+        config = _read(folder / "processor_config.json", _json_object)
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
         if version != FORMAT_VERSION:
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
@@ -715,6 +718,13 @@ def _read(path: Path, parse: Callable[[str], Any]) -> Any:
         return parse(path.read_text(encoding="utf-8"))
     except Exception as error:  # tokenizers has no narrower class
         raise TokenizerFormatError(f"cannot read {path}: {error}") from error
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError(f"it holds {type(value).__name__}, not an object")
+    return value
 
 
 def _read_bpe(folder: Path) -> Any:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["sample_chunks"]
 
+MOST_DRAWS = 10**9
+"""Of a billion draws the places alone take 16 GB."""
+
 
 def sample_chunks(
     episode_index: ArrayLike,
@@ -72,10 +75,10 @@ def sample_chunks(
     ([1, 2, 1, 2], [0, 0, 17, 2])
     """
     n_draws = n_samples if n_draws is None else n_draws
-    if chunk_size < 1 or n_samples < 1 or n_draws < 1:
+    if chunk_size < 1 or n_samples < 1 or not 1 <= n_draws <= MOST_DRAWS:
         raise ValueError(
-            f"chunk_size, n_samples and n_draws must be at least 1, got {chunk_size}, {n_samples} "
-            f"and {n_draws}"
+            f"chunk_size, n_samples and n_draws must be at least 1, and n_draws at most "
+            f"{MOST_DRAWS}, got {chunk_size}, {n_samples} and {n_draws}"
         )
     ids, lengths = _ascending_episodes(episode_index, length)
     rng = np.random.default_rng(seed)

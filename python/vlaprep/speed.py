@@ -202,6 +202,7 @@ def load_or_compute_speed_percentiles(
     *,
     accelerator: Any = None,
     recompute: bool = False,
+    task_texts: Mapping[int, str] | None = None,
 ) -> dict[int, list[float] | None]:
     """Return the boundaries of each task, from ``meta/speed_percentiles.jsonl`` where it has them.
 
@@ -232,6 +233,9 @@ def load_or_compute_speed_percentiles(
         call raises.
     recompute : bool
         Pass over the file, whatever it holds, and replace it by one of the tasks of this load.
+    task_texts : mapping of int to str, optional
+        ``{task_index: text}``, in place of `task_to_task_index`, which cannot hold two tasks of
+        one text.
 
     Returns
     -------
@@ -265,7 +269,7 @@ def load_or_compute_speed_percentiles(
             Path(root),
             episode_lengths,
             episode_to_task_index,
-            task_to_task_index,
+            task_texts or {task: text for text, task in task_to_task_index.items()},
             ranks,
             recompute=recompute,
         )
@@ -277,7 +281,7 @@ def _load_or_compute(
     root: Path,
     episode_lengths: Mapping[int, int],
     episode_to_task_index: Mapping[int, int],
-    task_to_task_index: Mapping[str, int],
+    texts: Mapping[int, str],
     ranks: Ranks,
     *,
     recompute: bool,
@@ -293,7 +297,7 @@ def _load_or_compute(
         return {row.task_index: row.percentiles for row in rows or ()}
     chosen = np.isin(task_index, sorted(missing))
     lengths = _lengths_of(compress(episode_to_task_index, chosen.tolist()), episode_lengths)
-    new_rows = _new_rows(lengths, task_index[chosen], task_to_task_index)
+    new_rows = _new_rows(lengths, task_index[chosen], texts)
     if ranks.is_main:
         try:
             rows = _append(path, new_rows, recompute=recompute)
@@ -308,11 +312,10 @@ def _load_or_compute(
 def _new_rows(
     lengths: NDArray[np.int64],
     task_index: NDArray[np.int64],
-    task_to_task_index: Mapping[str, int],
+    texts: Mapping[int, str],
 ) -> list[dict[str, Any]]:
     """Return the rows of all tasks in ``task_index``, ascending."""
     tasks, boundaries = percentiles_by_task(lengths, task_index)
-    texts = {task: text for text, task in task_to_task_index.items()}
     counts = Counter(task_index.tolist())
     return [
         {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _FORMAT_VERSION = 1
+_LARGEST = 2**63 - 1
 
 SPEED_PERCENTILES_PATH = "meta/speed_percentiles.jsonl"
 """The file, relative to the dataset root."""
@@ -96,9 +97,9 @@ def _facts(row: object) -> dict[str, Any]:
     if not isinstance(row, dict):
         raise ValueError(f"it holds {type(row).__name__}, not an object")  # noqa: TRY004
     task_index, n_episodes = row.get("task_index"), row.get("n_episodes", 0)
-    if type(task_index) is not int:
-        raise ValueError(f"task_index is {task_index!r}, not an integer")
-    if type(n_episodes) is not int or n_episodes < 0:
+    if type(task_index) is not int or abs(task_index) > _LARGEST:
+        raise ValueError(f"task_index is {task_index!r}, not an integer of 64 bits")
+    if type(n_episodes) is not int or not 0 <= n_episodes <= _LARGEST:
         raise ValueError(f"n_episodes is {n_episodes!r}, not a count")
     if "percentiles" not in row:
         raise ValueError("it has no percentiles")

@@ -63,17 +63,23 @@ fn walk(
     visited: &mut BTreeSet<(u64, u64)>,
     found: &mut Vec<String>,
 ) -> Result<()> {
-    let refuse = |source| Error::Io {
-        file: folder.to_owned(),
+    let here = root.join(folder);
+    let refuse = |file: &str, source| Error::Io {
+        file: file.to_owned(),
         source,
     };
-    let entries = match fs::read_dir(root.join(folder)) {
-        Ok(entries) => entries,
+    let (entries, metadata) = match fs::read_dir(&here).and_then(|e| Ok((e, fs::metadata(&here)?)))
+    {
+        Ok(both) => both,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(refuse(error)),
+        Err(error) => return Err(refuse(folder, error)),
     };
+    if !visited.insert((metadata.dev(), metadata.ino())) {
+        return Ok(());
+    }
+    let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(refuse)?;
+        let entry = entry.map_err(|error| refuse(folder, error))?;
         let Ok(name) = entry.file_name().into_string() else {
             continue;
         };
@@ -81,6 +87,12 @@ fn walk(
         if name.starts_with('.') || (folder.is_empty() && name == "meta") {
             continue;
         }
+        let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+        names.push((is_link, name));
+    }
+    // What is really here comes before what a link leads to, whatever order the disk gives.
+    names.sort_unstable();
+    for (_, name) in names {
         let path = if folder.is_empty() {
             name
         } else {
@@ -88,17 +100,11 @@ fn walk(
         };
         // Through links: a Hub cache is made of them. A link that leads nowhere is a data file that
         // is not there, and nothing to pass over.
-        let kind = match fs::metadata(entry.path()) {
-            Ok(kind) => kind,
-            Err(source) if path.ends_with(".parquet") => {
-                return Err(Error::Io { file: path, source });
-            }
-            Err(_) => continue,
-        };
-        if kind.is_dir() && visited.insert((kind.dev(), kind.ino())) {
-            walk(root, &path, visited, found)?;
-        } else if kind.is_file() && path.ends_with(".parquet") {
-            found.push(path);
+        match fs::metadata(root.join(&path)) {
+            Ok(kind) if kind.is_dir() => walk(root, &path, visited, found)?,
+            Ok(kind) if kind.is_file() && path.ends_with(".parquet") => found.push(path),
+            Err(error) if path.ends_with(".parquet") => return Err(refuse(&path, error)),
+            Ok(_) | Err(_) => {}
         }
     }
     Ok(())
