@@ -51,7 +51,7 @@ lint: lint-rust lint-python ## rustfmt, clippy, ruff, mypy, stubtest
 
 .PHONY: docs
 docs: install $(MADE)/group-docs ## build the documentation into site/, strictly
-	mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
 
 .PHONY: bench
 bench: $(MADE)/wheel $(MADE)/group-bench ## time the kernels and both jobs against NumPy (release build)
