@@ -88,11 +88,12 @@ lint-python: install $(MADE)/group-lint # mypy follows imports into what is inst
 	mypy
 	stubtest --mypy-config-file pyproject.toml vlaprep._native
 
-# Test programs of the core; the binding is driven from Python.
+# The binding has no tests here, it is driven from Python; but beside it the core is compiled as it
+# is for the extension, and nothing twice.
 test-rust: $(BIN)/python
 	if cargo nextest --version >/dev/null 2>&1; \
-	then cargo nextest run $(LOCKED) -p vlaprep-core && cargo test $(LOCKED) -p vlaprep-core --doc; \
-	else cargo test $(LOCKED) -p vlaprep-core; fi
+	then cargo nextest run $(LOCKED) && cargo test $(LOCKED) --doc; \
+	else cargo test $(LOCKED); fi
 
 # Given a wheel, the tests are told to insist on it.
 test-python: install $(MADE)/group-test
