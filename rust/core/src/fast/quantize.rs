@@ -29,10 +29,13 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
         )));
     }
     let dct = Dct::new(horizon);
-    let mut coefficients = vec![0.0; size];
+    let (mut wide, mut coefficients) = (Vec::with_capacity(size), vec![0.0; size]);
     let mut symbols = Vec::with_capacity(chunks.len());
     for (index, chunk) in chunks.chunks_exact(size).enumerate() {
-        dct.forward(chunk, dims, &mut coefficients);
+        // Once here, not once for every frequency.
+        wide.clear();
+        wide.extend(chunk.iter().map(|&value| value.into()));
+        dct.forward(&wide, dims, &mut coefficients);
         for (place, &coefficient) in coefficients.iter().enumerate() {
             let rounded = (coefficient * scale).round_ties_even();
             if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded) {
