@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -202,6 +203,11 @@ def edit_report(folder: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def in_place_of(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 BREAKAGES: dict[str, Any] = {
     "no report": lambda f: (f / "fit_report.json").unlink(),
     "empty report": lambda f: (f / "fit_report.json").write_text(""),
@@ -209,6 +215,9 @@ BREAKAGES: dict[str, Any] = {
         (f / "fit_report.json").read_bytes()[:60]
     ),
     "report of bytes": lambda f: (f / "fit_report.json").write_bytes(b"\xff\xfe\x00"),
+    "report nested beyond reason": lambda f: (f / "fit_report.json").write_text("[" * 100_000),
+    "report is a folder": lambda f: in_place_of(f / "fit_report.json"),
+    "a file is a folder": lambda f: in_place_of(f / "tokenizer.json"),
     "report is a list": lambda f: (f / "fit_report.json").write_text("[]"),
     "other signature": lambda f: edit_report(f, signature="0" * 16),
     "newer report": lambda f: edit_report(f, format_version=99),
@@ -284,3 +293,13 @@ def test_reports_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     (tmp_path / fit_report.REPORT_NAME).write_text('{"format_version": 2}')
     with pytest.raises(TokenizerFormatError, match="newer"):
         fit_report.read_report(tmp_path)
+
+
+def test_what_lies_beside_the_files_is_of_no_matter(
+    root: Path, tmp_path: Path, light_build: list[Path]
+) -> None:
+    folder = fit(root, tmp_path / "cache")
+    (folder / "stray").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    assert fit(root, tmp_path / "cache") == folder
+    assert len(light_build) == 1

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from vlaprep.errors import DatasetNotFoundError
 from vlaprep.persist import write_atomic
+from vlaprep.progress import progress
 
 if TYPE_CHECKING:
     import os
@@ -207,17 +208,15 @@ class Snapshot:
         )
 
     def _fetch_all(self, names: Sequence[str]) -> None:
-        from tqdm import tqdm
-
         if not names:
             return
         with (
             _without_library_bars() as are_off,
-            tqdm(total=len(names), desc=str(self), unit="file", disable=are_off or None) as bar,
+            progress(len(names), str(self), unit="file", hidden=are_off) as advance,
             ThreadPoolExecutor(_WORKERS) as workers,
         ):
             for _ in workers.map(self._fetch_one, names):
-                bar.update()
+                advance("")
 
     def _fetch_one(self, name: str) -> None:
         from huggingface_hub import hf_hub_download

@@ -43,6 +43,8 @@ _BUSY = frozenset({errno.EAGAIN, errno.EACCES})
 # What file systems without locking answer: no such call, not supported (NFS without a lock
 # daemon, FUSE, some Lustre mounts), a descriptor that cannot be locked, no locks available.
 _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EBADF, errno.ENOLCK})
+# A link at the sidecar's place would have us write over what it points to.
+_LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _UNSUPPORTED_WARNED: set[str] = set()
 _RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
 
@@ -229,7 +231,9 @@ def compute_once(
         failure = _read_or_none(marker)
         if failure is not None and failure != old_failure:
             raise FitFailedElsewhereError(_tell_failure(failure, target, marker))
-        marker.unlink(missing_ok=True)
+        # One that another user left may stay: only marks that are new say anything.
+        with contextlib.suppress(PermissionError):
+            marker.unlink(missing_ok=True)
         if locked:
             remove_leftovers(target)
         try:
@@ -269,9 +273,15 @@ def _acquire(sidecar: Path, timeout_s: float, poll_s: float) -> int | None:
 
 
 def _release(descriptor: int, sidecar: Path) -> None:
-    # Removed while still locked: whoever opened it meanwhile sees that it is gone (_is_live).
-    with contextlib.suppress(OSError):
-        sidecar.unlink()
+    try:
+        # Removed while still locked: whoever opened it meanwhile sees that it is gone (_is_live).
+        with contextlib.suppress(OSError):
+            sidecar.unlink()
+    finally:
+        _unlock(descriptor)
+
+
+def _unlock(descriptor: int) -> None:
     try:
         # Unlocked by hand, since a forked child may hold a copy of the descriptor open.
         fcntl.flock(descriptor, fcntl.LOCK_UN)
@@ -282,12 +292,12 @@ def _release(descriptor: int, sidecar: Path) -> None:
 def _open_sidecar(sidecar: Path) -> int:
     # Read and write, since NFS locks only what is open for writing.
     try:
-        return os.open(sidecar, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        return os.open(sidecar, os.O_RDWR | os.O_CREAT | _LOCK_FLAGS, 0o666)
     except PermissionError:
         # A colleague's lock file that we may not write can still be locked on local disks.
         if not sidecar.exists():
             raise
-        return os.open(sidecar, os.O_RDONLY | os.O_CLOEXEC)
+        return os.open(sidecar, os.O_RDONLY | _LOCK_FLAGS)
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -341,7 +351,7 @@ def _warn_unsupported(sidecar: Path, error: OSError) -> None:
 def _read_or_none(path: Path) -> bytes | None:
     try:
         return read_retrying(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         return None
 
 

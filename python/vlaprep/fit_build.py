@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,9 +12,10 @@ from vlaprep.coordinate import Ranks
 from vlaprep.errors import TokenizerFormatError
 from vlaprep.fit_report import write_report
 from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
+from vlaprep.progress import progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -72,14 +71,14 @@ def build_tokenizer(
     TokenizerFormatError
         What was saved does not give back what was encoded.
     """
-    with _progress("normalise", "train", "check") as stage:
-        stage()
+    with progress(3, hidden=not Ranks.detect().is_main) as stage:
+        stage("fit: normalise")
         norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
         chunks = norm.normalize(sample.chunks)
-        stage()
+        stage("fit: train")
         processor = base.fit(chunks, settings)
         processor.save_pretrained(str(folder))
-        stage()
+        stage("fit: check")
         some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
         ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
     normalization = {
@@ -166,20 +165,3 @@ def _check_source(folder: Path) -> None:
                 f"the saved processor names {source.name}, which is not in {folder}; nothing is "
                 "published. Check the processor class of the base"
             )
-
-
-@contextmanager
-def _progress(*stages: str) -> Iterator[Callable[[], None]]:
-    """Show a bar on stderr, if that is a terminal and this is the main process."""
-    from tqdm import tqdm
-
-    names = iter(stages)
-    # disable=None: tqdm itself looks whether stderr is a terminal.
-    shown = None if Ranks.detect().is_main else True
-    with tqdm(total=len(stages), file=sys.stderr, disable=shown, leave=False) as bar:
-
-        def stage() -> None:
-            bar.set_description(f"fit: {next(names)}")
-            bar.update()
-
-        yield stage

@@ -87,7 +87,9 @@ def read_report(folder: Path) -> dict[str, Any]:
         report = json.loads(read_retrying(path))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TokenizerFormatError(f"there is no {REPORT_NAME} in {folder}") from error
-    except ValueError as error:  # neither UTF-8 nor JSON
+    except OSError as error:
+        raise TokenizerFormatError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON
         raise TokenizerFormatError(f"fit report {path} is torn: {error}") from error
     if not isinstance(report, dict):
         raise TokenizerFormatError(f"fit report {path} is no JSON object")
@@ -112,11 +114,12 @@ def defect(folder: Path, wanted: str) -> str | None:
     listed = report.get("files")
     if not isinstance(listed, dict) or not listed:
         return "its report lists no files"
-    found = digest_files(folder)
     for name, digest in listed.items():
-        if name not in found:
-            return f"{name} is absent"
-        if found[name] != digest:
+        try:
+            found = hashlib.sha256(read_retrying(folder / name)).hexdigest()
+        except OSError as error:
+            return f"{name} cannot be read: {error.strerror or error}"
+        if found != digest:
             return f"{name} is not what the fit wrote"
     return None
 

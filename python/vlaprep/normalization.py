@@ -279,6 +279,9 @@ class Normalization:
         except (KeyError, TypeError) as error:
             raise TokenizerFormatError(f"normalization is malformed: {error!r}") from error
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Normalization.from_dict, (self.to_dict(),)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Normalization) and self.to_dict() == other.to_dict()
 

@@ -171,8 +171,10 @@ def remove_leftovers(path: Path) -> None:
     path : pathlib.Path
         The published name; it need not exist.
     """
+    # Two dots lead the temporary names of what is hidden itself, such as a failure marker.
+    mine = (f".{path.name}.", f"..{path.name}.")
     for sibling in path.parent.iterdir():
-        if sibling.name.startswith(f".{path.name}.") and sibling.name.endswith(".tmp"):
+        if sibling.name.startswith(mine) and sibling.name.endswith(".tmp"):
             _remove(sibling)
 
 

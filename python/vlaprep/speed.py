@@ -95,6 +95,13 @@ class SpeedLabels:
     label: NDArray[np.int64]
     percentiles_by_task: dict[int, list[float] | None]
 
+    def __post_init__(self) -> None:
+        for column in (self.episode_index, self.task_index, self.length, self.label):
+            column.flags.writeable = False
+
+    def __reduce__(self) -> tuple[type[SpeedLabels], tuple[Any, ...]]:
+        return SpeedLabels, tuple(vars(self).values())
+
     def __len__(self) -> int:
         return len(self.episode_index)
 
@@ -340,6 +347,9 @@ def _append(path: Path, new_rows: list[dict[str, Any]], *, recompute: bool) -> l
         added = [row for row in new_rows if row["task_index"] not in have]
         if not added:
             return rows or []
+        if locked:
+            remove_leftovers(path)
+        _atomic_write_jsonlines([*(row.raw for row in rows or ()), *added], path)
         if rows is not None:
             logger.warning(
                 "Adding %d missing task(s) %s to %s; its rows stay as they are. "
@@ -348,9 +358,6 @@ def _append(path: Path, new_rows: list[dict[str, Any]], *, recompute: bool) -> l
                 [row["task_index"] for row in added],
                 path,
             )
-        if locked:
-            remove_leftovers(path)
-        _atomic_write_jsonlines([*(row.raw for row in rows or ()), *added], path)
     return [*(rows or ()), *(Row.of(row) for row in added)]
 
 
