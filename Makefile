@@ -14,7 +14,7 @@ BIN := $(abspath $(VENV))/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find rust -name '*.rs' -o -name Cargo.toml)
 WHEEL_INPUT := $(SOURCES) README.md LICENSE $(shell find python -name '*.py*' -not -name '*.pyc')
 LOCKED := $(if $(CI),--locked)# in CI, Cargo.lock is what is built
-CI_STAGES := env lint-rust test-rust wheel install lint-python docs examples test-python
+CI_STAGES := env lint-rust test-rust wheel install lint-python docs test-python
 
 MAKEFLAGS += --no-print-directory
 SHELL := bash
@@ -76,7 +76,7 @@ clean: ## delete what was built, the environment included
 
 # ------------------------------------------------------------------------ the parts of the above
 
-.PHONY: lint-rust lint-python test-rust test-python examples env install
+.PHONY: lint-rust lint-python test-rust test-python env install
 
 lint-rust: $(BIN)/python
 	cargo fmt --all --check
@@ -98,10 +98,6 @@ test-rust: $(BIN)/python
 # Given a wheel, the tests are told to insist on it.
 test-python: install $(MADE)/group-test
 	$(if $(filter wheel,$(INSTALL)),VLAPREP_WHEEL=$$(echo dist/*.whl)) pytest $(PYTEST)
-
-examples: install
-	mkdir -p build/examples
-	cd build/examples && for script in ../../examples/*.py; do echo "$$script"; python "$$script"; done
 
 env: $(foreach group,build test lint docs bench,$(MADE)/group-$(group))
 
