@@ -14,6 +14,7 @@ import pytest
 
 import vlaprep
 from reference import bucket, percentiles
+from vlaprep.processing_action_tokenizer import quantize
 
 pytestmark = pytest.mark.slow
 
@@ -128,3 +129,20 @@ def test_more_list_elements_than_32_bits_count(tmp_path: Path) -> None:
     assert told["frames"] == sum(lengths.values()) == 310_000_000
     assert told["sum"] == told["chunks"][0] * told["chunks"][1] * sum(range(7))
     assert told["read_mb"] < 2000, told
+
+
+def test_a_million_chunks_come_back_symbol_for_symbol() -> None:
+    horizon, dim, block = 8, 3, 20_000
+    rng = np.random.default_rng(0)
+
+    def chunks(count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+        ends = rng.uniform(-1, 1, (2, count, 1, dim))
+        return ends[0] + (ends[1] - ends[0]) * np.linspace(0, 1, horizon)[:, None]
+
+    corners = np.stack(np.broadcast_arrays(*[np.full((horizon, dim), v) for v in (-1.0, 1.0)]))
+    processor = vlaprep.FastActionProcessor.fit([*chunks(3000), *corners], vocab_size=512)
+    for _ in range(1_000_000 // block):
+        batch = chunks(block)
+        actions, status = processor.decode_batch(*processor.encode_batch(batch))
+        assert (status == 0).all()
+        np.testing.assert_array_equal(quantize(actions, 10), quantize(batch, 10))

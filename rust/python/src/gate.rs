@@ -1,7 +1,8 @@
 //! The one gate between Python and long calls.
 //!
-//! Every kernel passes through [`run`]: the interpreter lock is released, Ctrl-C is looked at
-//! between pieces of work, and errors come out as the classes of `vlaprep.errors`.
+//! Every kernel passes through [`run`]: the interpreter lock is released, and errors come out as the
+//! classes of `vlaprep.errors`. Calls that read files look at Ctrl-C between pieces of work; kernels
+//! over arrays in memory run to their end.
 
 use std::sync::{Mutex, PoisonError};
 
