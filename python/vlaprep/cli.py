@@ -408,8 +408,8 @@ def demo(
 
     \b
     Example: run it, then look at the same data with the other commands.
-      vlaprep demo /tmp/vlaprep-demo
-      vlaprep speed /tmp/vlaprep-demo/dataset
+      vlaprep demo vlaprep-demo
+      vlaprep speed vlaprep-demo/dataset
     """  # noqa: D301
     with _session("demo", as_json=as_json, debug=debug) as session:
         from vlaprep.demo import run_demo
