@@ -24,6 +24,7 @@ SHELL := bash
 export VIRTUAL_ENV := $(abspath $(VENV))
 export PATH := $(BIN):$(PATH):$(HOME)/.cargo/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_QUIET := 1
 # Of a robot's workspace or of conda, and none of them belongs into this environment.
 unexport PYTHONPATH PYTHONHOME CONDA_PREFIX
 
@@ -108,8 +109,8 @@ $(MADE)/editable: $(SOURCES) $(MADE)/group-build
 	rm -f $(MADE)/wheel && touch $@
 
 $(MADE)/wheel: dist/built $(MADE)/pip
-	python -m pip uninstall --quiet --yes vlaprep
-	python -m pip install --quiet dist/*.whl
+	python -m pip uninstall --yes vlaprep
+	python -m pip install dist/*.whl
 	rm -f $(MADE)/editable && touch $@
 
 # zig links against the old C library of the training images, whatever this machine has.
@@ -119,11 +120,11 @@ dist/built: $(WHEEL_INPUT) $(MADE)/group-build
 	touch $@
 
 $(MADE)/group-%: pyproject.toml $(MADE)/pip
-	python -m pip install --quiet --group $*
+	python -m pip install --group $*
 	touch $@
 
 $(MADE)/pip: | $(BIN)/python
-	python -m pip install --quiet --upgrade 'pip>=25.1' # the first that knows dependency groups
+	python -m pip install --upgrade 'pip>=25.1' # the first that knows dependency groups
 	mkdir -p $(MADE) && touch $@
 
 $(BIN)/python:
