@@ -7,6 +7,7 @@ use arrow_schema::DataType;
 
 use super::check::ranges;
 use super::episodes::Span;
+use super::files::DataFile;
 use super::open::Dataset;
 use super::order::reorder;
 use super::scan::{find_width, probe_width, prove_rows, read_integers, read_vectors};
@@ -33,6 +34,23 @@ pub enum Value {
     Vector,
 }
 
+/// What a call needs of one file.
+#[derive(Debug)]
+struct FilePlan {
+    file: usize,
+    pieces: Vec<Piece>,
+    /// The rows of all pieces: ascending, disjoint.
+    ranges: Vec<Range<usize>>,
+}
+
+/// What a call needs of all files, in their order.
+#[derive(Debug)]
+struct Plan {
+    files: Vec<FilePlan>,
+    /// Rows of the answer.
+    rows: usize,
+}
+
 /// The widest vector that is believed on the word of metadata alone.
 const MAX_CLAIMED_WIDTH: u64 = 1 << 16;
 
@@ -55,10 +73,7 @@ impl Dataset {
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Matrix> {
-        let windows: Vec<_> = positions
-            .iter()
-            .map(|&p| (p, 0..self.episodes().length[p] as usize))
-            .collect();
+        let windows = self.whole(positions);
         self.gather_vectors(column, &windows, threads, interrupt)
     }
 
@@ -71,15 +86,8 @@ impl Dataset {
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Vec<i64>> {
-        let windows: Vec<_> = positions
-            .iter()
-            .map(|&p| (p, 0..self.episodes().length[p] as usize))
-            .collect();
-        let plan = self.plan(&windows, threads, interrupt)?;
-        self.prove(column, &plan, interrupt)?;
-        let mut out = zeroed(total_rows(&windows), 1)?;
-        gather(&plan, threads, interrupt, &mut out, 1, |file, ranges| {
-            let file = &self.files[file];
+        let plan = self.plan(&self.whole(positions), threads, interrupt)?;
+        self.gather(column, &plan, 1, threads, interrupt, |file, ranges| {
             let values = read_integers(file, column, ranges, interrupt)?;
             values
                 .into_iter()
@@ -89,8 +97,7 @@ impl Dataset {
                     column: column.to_owned(),
                     reason: "it holds null, which no integer can express".to_owned(),
                 })
-        })?;
-        Ok(out)
+        })
     }
 
     /// Reads the chunks of `chunk_size` frames of a numeric column that begin at frame `start[i]` of
@@ -121,6 +128,12 @@ impl Dataset {
         self.gather_vectors(column, &windows?, threads, interrupt)
     }
 
+    /// All frames of the episodes at `positions`.
+    fn whole(&self, positions: &[usize]) -> Vec<(usize, Range<usize>)> {
+        let length = |position: usize| self.episodes().length[position] as usize;
+        positions.iter().map(|&p| (p, 0..length(p))).collect()
+    }
+
     /// The frames of one chunk, once they are known to exist.
     fn window(&self, episode: i64, start: i64, chunk: usize) -> Result<(usize, Range<usize>)> {
         let table = self.episodes();
@@ -129,7 +142,7 @@ impl Dataset {
             count: table.len(),
             known: ranges(&table.episode_index),
         })?;
-        let length = self.episodes().length[position] as usize;
+        let length = table.length[position] as usize;
         let first = usize::try_from(start).ok();
         let last = first
             .and_then(|first| first.checked_add(chunk))
@@ -166,71 +179,75 @@ impl Dataset {
     ) -> Result<Matrix> {
         let plan = self.plan(windows, threads, interrupt)?;
         let width = self.width(column, &plan, interrupt)?;
-        self.prove(column, &plan, interrupt)?;
-        let mut values = zeroed(total_rows(windows), width)?;
-        gather(
-            &plan,
-            threads,
-            interrupt,
-            &mut values,
-            width,
-            |file, ranges| read_vectors(&self.files[file], column, width, ranges, interrupt),
-        )?;
+        let read = |file: &DataFile, ranges: &[Range<usize>]| {
+            read_vectors(file, column, width, ranges, interrupt)
+        };
+        let values = self.gather(column, &plan, width, threads, interrupt, read)?;
         Ok(Matrix { values, width })
     }
 
-    /// For each file the pieces that the windows need of it.
+    /// What the windows need of each file.
     fn plan(
         &self,
         windows: &[(usize, Range<usize>)],
         threads: usize,
         interrupt: &Interrupt<'_>,
-    ) -> Result<BTreeMap<usize, Vec<Piece>>> {
+    ) -> Result<Plan> {
         let mut positions: Vec<usize> = windows.iter().map(|&(position, _)| position).collect();
         positions.sort_unstable();
         positions.dedup();
         let reordered = reorder(self.episodes(), &self.files, &positions, threads, interrupt)?;
-        let mut plan: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
-        let mut out = 0;
+        let mut by_file: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
+        let mut rows = 0_usize;
         for (position, frames) in windows {
             let spans = reordered
                 .get(position)
                 .map_or_else(|| self.episodes().spans(*position), Vec::as_slice);
-            for (span, piece) in pieces(spans, frames, out) {
-                plan.entry(span.file).or_default().push(piece);
+            for (span, piece) in pieces(spans, frames, rows) {
+                by_file.entry(span.file).or_default().push(piece);
             }
-            out = out.saturating_add(frames.len());
+            rows = rows.saturating_add(frames.len());
         }
-        Ok(plan)
+        let files = by_file.into_iter().map(|(file, pieces)| {
+            let ranges = union(&pieces);
+            FilePlan {
+                file,
+                pieces,
+                ranges,
+            }
+        });
+        Ok(Plan {
+            files: files.collect(),
+            rows,
+        })
     }
 
     /// Values in a row of `column`: those of the first row that is not null.
-    fn width(
-        &self,
-        column: &str,
-        plan: &BTreeMap<usize, Vec<Piece>>,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<usize> {
-        let planned = plan.iter().map(|(&file, pieces)| (file, union(pieces)));
-        let first = self.files.iter().position(|file| file.rows() > 0);
-        // Where nothing is asked for, the first row of all stands in.
-        let stand_in = first
-            .filter(|_| plan.is_empty())
-            .map(|file| (file, vec![0..1]));
-        let candidates: Vec<_> = planned.chain(stand_in).collect();
+    fn width(&self, column: &str, plan: &Plan, interrupt: &Interrupt<'_>) -> Result<usize> {
         let claimed = self.claimed_width(column);
-        for (index, (file, ranges)) in candidates.iter().enumerate() {
-            let Some(width) = probe_width(&self.files[*file], column, ranges, interrupt)? else {
+        // Where nothing is asked for, the first row of all stands in.
+        let first = self.files.iter().position(|file| file.rows() > 0);
+        let stand_in = first
+            .filter(|_| plan.files.is_empty())
+            .map(|file| (file, &[0..1][..]));
+        let planned = plan
+            .files
+            .iter()
+            .map(|part| (part.file, part.ranges.as_slice()));
+        let mut rest = planned
+            .chain(stand_in)
+            .map(|(file, ranges)| (&self.files[file], ranges));
+        while let Some((file, ranges)) = rest.next() {
+            let Some(width) = probe_width(file, column, ranges, interrupt)? else {
                 continue;
             };
             // Rows decide, but where some have the width that metadata gives, the others are wrong.
-            for (file, ranges) in &candidates[index..] {
-                let file = &self.files[*file];
-                let other = claimed.filter(|&claimed| claimed != width);
-                if let Some(claimed) = other
-                    && find_width(file, column, ranges, interrupt, |w| w == claimed)?.is_some()
-                {
-                    return Ok(claimed);
+            let Some(other) = claimed.filter(|&claimed| claimed != width) else {
+                return Ok(width);
+            };
+            for (file, ranges) in std::iter::once((file, ranges)).chain(rest) {
+                if find_width(file, column, ranges, interrupt, |w| w == other)?.is_some() {
+                    return Ok(other);
                 }
             }
             return Ok(width);
@@ -250,16 +267,30 @@ impl Dataset {
             .then_some(width as usize)
     }
 
-    /// For the proof that claimed rows exist; see [`prove_rows`].
-    fn prove(
+    /// Decodes the files of the plan, as many at a time as there are threads, and puts each piece in
+    /// its place among rows of `width` values.
+    fn gather<T: Copy + Default + Send>(
         &self,
         column: &str,
-        plan: &BTreeMap<usize, Vec<Piece>>,
+        plan: &Plan,
+        width: usize,
+        threads: usize,
         interrupt: &Interrupt<'_>,
-    ) -> Result<()> {
-        plan.iter().try_for_each(|(&file, pieces)| {
-            prove_rows(&self.files[file], column, &union(pieces), interrupt)
-        })
+        read: impl Fn(&DataFile, &[Range<usize>]) -> Result<Vec<T>> + Sync,
+    ) -> Result<Vec<T>> {
+        for part in &plan.files {
+            prove_rows(&self.files[part.file], column, &part.ranges, interrupt)?;
+        }
+        let mut out = zeroed(plan.rows, width)?;
+        for wave in plan.files.chunks(threads.max(1)) {
+            let decoded = parallel::map(wave, threads, interrupt, |part| {
+                read(&self.files[part.file], &part.ranges)
+            })?;
+            for (part, values) in wave.iter().zip(decoded) {
+                scatter(&values?, part, &mut out, width);
+            }
+        }
+        Ok(out)
     }
 }
 
@@ -272,40 +303,6 @@ fn zeroed<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
         .try_reserve_exact(length)
         .map_err(|_| refuse())?;
     Ok(vec![T::default(); length])
-}
-
-/// Frames of all windows together.
-fn total_rows(windows: &[(usize, Range<usize>)]) -> usize {
-    windows
-        .iter()
-        .fold(0, |all, (_, rows)| all.saturating_add(rows.len()))
-}
-
-/// Decodes the files of the plan, as many at a time as there are threads, and copies each piece
-/// to its place in `out`, whose rows have `width` values.
-fn gather<T: Copy + Send>(
-    plan: &BTreeMap<usize, Vec<Piece>>,
-    threads: usize,
-    interrupt: &Interrupt<'_>,
-    out: &mut [T],
-    width: usize,
-    read: impl Fn(usize, &[Range<usize>]) -> Result<Vec<T>> + Sync,
-) -> Result<()> {
-    let jobs: Vec<(usize, &[Piece])> = plan
-        .iter()
-        .map(|(&file, pieces)| (file, pieces.as_slice()))
-        .collect();
-    for wave in jobs.chunks(threads.max(1)) {
-        let decoded = parallel::map(wave, threads, interrupt, |&(file, pieces)| {
-            let ranges = union(pieces);
-            Ok((read(file, &ranges)?, ranges))
-        })?;
-        for (&(_, pieces), decoded) in wave.iter().zip(decoded) {
-            let (values, ranges) = decoded?;
-            scatter(&values, &ranges, pieces, out, width);
-        }
-    }
-    Ok(())
 }
 
 /// The parts of the spans that hold the `frames` of an episode, to be written from row `out` on.
@@ -351,14 +348,9 @@ fn union(pieces: &[Piece]) -> Vec<Range<usize>> {
     merged
 }
 
-/// Copies every piece out of `values`, which holds the rows of `ranges` one after the other.
-fn scatter<T: Copy>(
-    values: &[T],
-    ranges: &[Range<usize>],
-    pieces: &[Piece],
-    out: &mut [T],
-    width: usize,
-) {
+/// Copies every piece out of `values`, which holds the rows of the ranges one after the other.
+fn scatter<T: Copy>(values: &[T], part: &FilePlan, out: &mut [T], width: usize) {
+    let FilePlan { pieces, ranges, .. } = part;
     let mut before = Vec::with_capacity(ranges.len());
     let mut rows = 0;
     for range in ranges {
@@ -409,7 +401,12 @@ mod tests {
         assert_eq!(ranges, [4..8, 20..21]);
         let values = [4, 5, 6, 7, 20];
         let mut out = [0; 7];
-        scatter(&values, &ranges, &pieces, &mut out, 1);
+        let part = FilePlan {
+            file: 0,
+            pieces: pieces.to_vec(),
+            ranges,
+        };
+        scatter(&values, &part, &mut out, 1);
         assert_eq!(out, [4, 5, 6, 5, 6, 7, 20]);
     }
 }
