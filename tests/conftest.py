@@ -93,3 +93,13 @@ def case(
     own = tmp_path / request.param
     shutil.copytree(cases_root / request.param, own)
     return own, cases[request.param]["expected"]
+
+
+@pytest.fixture
+def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a new process: nothing has been warned of yet."""
+    from vlaprep import coordinate, speed
+
+    monkeypatch.setattr(speed, "_READONLY_WARNED", set())
+    monkeypatch.setattr(speed, "_UNKNOWN_TASK_INDEX_WARNED", set())
+    monkeypatch.setattr(coordinate, "_UNSUPPORTED_WARNED", set())

@@ -35,10 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture(autouse=True)
-def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "_READONLY_WARNED", set())
-    monkeypatch.setattr(speed, "_UNKNOWN_TASK_INDEX_WARNED", set())
+pytestmark = pytest.mark.usefixtures("fresh_warnings")
 
 
 def test_names_and_arguments_are_the_references() -> None:
