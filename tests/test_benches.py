@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import bars
 import data
 import paired
 import run
@@ -26,7 +27,8 @@ def test_every_kernel_and_both_jobs_have_a_bench() -> None:
     rooms = {name.split("-")[0] for name in suite.SUITE}
     assert rooms >= {"scan", "episodes", "fit", "quantile", "gather", "dct", "rank", "job"}
     for variant in data.VARIANTS:
-        assert {f"scan-{variant}", f"episodes-{variant}"} <= set(suite.SUITE)
+        wanted = {f"scan-{variant}", f"scan-{variant}-1thread", f"episodes-{variant}"}
+        assert wanted <= set(suite.SUITE)
 
 
 @pytest.mark.parametrize("name", suite.SUITE)
@@ -52,6 +54,59 @@ def test_a_wrong_answer_ends_the_run(config: data.Config) -> None:
         paired.measure("x", case, config, rounds=1)
 
 
+def test_there_are_fewer_pairs_where_a_run_is_long(config: data.Config) -> None:
+    assert (paired.rounds_for(5.0), paired.rounds_for(5.1)) == (7, 3)
+    case = paired.Case("x", dict.fromkeys([paired.NUMPY, paired.OURS], lambda _: 1))
+    assert paired.measure("x", case, config).rounds == 7
+    assert paired.measure("x", case, config, rounds=2).rounds == 2
+
+
+def test_a_file_per_episode_is_never_more_than_5000(config: data.Config) -> None:
+    large = replace(config, episodes=32_000)
+    assert large.of("v21").episodes == 5_000
+    assert large.of("rec") == large
+    assert config.of("v21") == config
+    root = large.folder / f"v21-5000-g{data.GENERATION}"
+    root.mkdir()
+    assert data.dataset(large, "v21") == root
+
+
+def test_every_bar_belongs_to_a_side_of_a_bench(config: data.Config) -> None:
+    for table in bars.BARS.values():
+        for name, bar in table.items():
+            sides = suite.SUITE[name](config).sides
+            unknown = set(bar.times) - set(sides)
+            assert unknown <= {suite.POLARS}, name
+            assert not unknown or name == "rank-arrays"
+
+
+def test_a_bar_is_held_against_the_median_and_the_memory() -> None:
+    large = data.Config(ROOT, data.EPISODES[bars.SIZE])
+    bar = bars.Bar({paired.NUMPY: 2, suite.POLARS: 3}, lambda _: 10**6)
+
+    def verdicts(ratio: float, rounds: int, peak: int, config: data.Config) -> list[str]:
+        seconds = {paired.NUMPY: [ratio] * rounds, paired.OURS: [1.0] * rounds}
+        result = paired.Result("x", seconds, {paired.OURS: peak})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bars, "BARS", {"all": {"x": bar, "y": bar}})
+            return [verdict for *_, verdict in bars.verdicts({"x": result}, config)]
+
+    assert verdicts(2.0, 7, 10**6, large) == ["reached", "not measured", "reached"]
+    wrong = ["NOT REACHED, too few pairs", "not measured", "NOT REACHED"]
+    assert verdicts(1.9, 6, 10**6 + 1, large) == wrong
+    assert verdicts(6.0, 3, 1, large)[0] == "reached"
+    assert verdicts(6.0, 3, 1, replace(large, episodes=8))[0] == "reached, not at size L"
+
+
+def test_the_bar_of_a_scans_memory_has_room_for_result_and_footers(config: data.Config) -> None:
+    bar = bars.BARS["scan and statistics"]["scan-rec"].memory
+    assert bar is not None
+    frames = int(data.lengths_and_tasks(config.episodes, config.tasks)[0].sum())
+    footers = bar(config) - 64 * 10**6 - frames * (8 + 14 * 4)
+    (path,) = data.dataset(config, "rec").glob("data/*/*.parquet")
+    assert 1_000 < footers < path.stat().st_size
+
+
 def test_a_reference_run_draws_as_many_chunks_as_ours() -> None:
     for episodes in (8, 12, 500, *data.EPISODES.values()):
         samples = data.Config(ROOT, episodes).n_samples
@@ -74,7 +129,7 @@ def test_the_table_and_its_place_in_the_readme(
     run.main([*wanted, *options, "--allow-debug"])
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("|")]
-    assert len(rows) == 2 + 4
+    assert len(rows) == 2 + len(run.chosen(wanted, list(suite.SUITE)))
     assert {line.count("|") for line in rows} == {7}
     page = tmp_path / "README.md"
     page.write_text(f"before\n{run.BEGIN}\nold\n{run.END}\nafter\n", encoding="utf-8")
@@ -85,12 +140,29 @@ def test_the_table_and_its_place_in_the_readme(
     assert (text[:7], text[-7:]) == ("before\n", "\nafter\n")
 
 
+def test_bars_are_printed_after_the_table(
+    config: data.Config, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--episodes", str(EPISODES), "--folder", str(config.folder), "--rounds", "1"]
+    run.main(["episodes-*", *options, "--bars", "--allow-debug"])
+    said = capsys.readouterr().out
+    table, verdicts = said.rstrip().rsplit("\n\n", 1)
+    assert len([line for line in table.splitlines() if line.startswith("|")]) == 2 + 1
+    assert [line.split(" | ")[2] for line in verdicts.splitlines()[2:]] == [
+        "NumPy / vlaprep",
+        "pyarrow, row-group statistics / vlaprep",
+    ]
+    assert "1 pairs" in verdicts
+    assert "not at size L" in verdicts
+
+
 @pytest.mark.parametrize(
     ("build", "options", "message"),
     [
         ("debug", [], "release build"),
         ("debug", ["--update-readme", "--allow-debug"], "of a release build"),
         ("release", ["--update-readme", "dct"], "takes all benches"),
+        ("release", ["--update-readme", "--bars"], "takes all benches"),
         ("release", ["no-such-bench"], "there are: scan-rec"),
     ],
 )

@@ -6,8 +6,11 @@ each function says whose path it follows. This is what the benches measure again
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
 PERCENTS = (5, 15, 25, 35, 45, 55, 65, 75, 85, 95)
 LABELS = (0, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 SPARSE = 50
+
+HAS_DATASETS = importlib.util.find_spec("datasets") is not None
+"""Whether rows can be loaded as LeRobot loads them; else an Arrow table in memory stands in."""
 
 # ------------------------------------------------------------------------------------- rows
 
@@ -50,6 +56,59 @@ def episode_table(root: Path) -> tuple[Array, Array, Array]:
         table["episode_index"].to_numpy(), return_index=True, return_counts=True
     )
     return ids, length, table["task_index"].to_numpy()[first]
+
+
+class Loaded(NamedTuple):
+    """What a training run holds of a data set once LeRobot has loaded it."""
+
+    rows: Any
+    """A `datasets.Dataset` of all columns; a `pyarrow.Table` of tasks where that is missing."""
+    length_of: dict[int, int]
+    """Frames by episode."""
+    position_of: dict[int, int]
+    """Where an episode stands in `first_row`."""
+    first_row: Array
+    """Of each episode, in `rows`; LeRobot has it as a tensor."""
+    tasks: set[int]
+    """Every task that the metadata define."""
+
+
+def load(root: Path, cache: Path) -> Loaded:
+    """LeRobot's opening of a v3.0 folder; `datasets` converts all rows into `cache`, once."""
+    paths = [str(path) for path in sorted(root.glob("data/chunk-*/*.parquet"))]
+    rows: Any
+    if HAS_DATASETS:
+        datasets: Any = importlib.import_module("datasets")
+        datasets.disable_progress_bars()
+        rows = datasets.Dataset.from_parquet(paths, cache_dir=str(cache))
+    else:
+        rows = read_columns(root, ["task_index"])
+    meta = pq.read_table(root / "meta/episodes", columns=["episode_index", "length"])
+    ids, length = meta["episode_index"].to_pylist(), meta["length"].to_numpy()
+    tasks = pq.read_table(root / "meta/tasks.parquet", columns=["task_index"])["task_index"]
+    return Loaded(
+        rows,
+        dict(zip(ids, length.tolist(), strict=True)),
+        {episode: position for position, episode in enumerate(ids)},
+        np.cumsum(length) - length,
+        set(tasks.to_pylist()),
+    )
+
+
+def episodes_of_loaded(loaded: Loaded) -> tuple[dict[int, int], dict[int, int]]:
+    """OpenTau: length and first row's task by episode; rows are selected by a list of them."""
+    first = [
+        int(loaded.first_row[loaded.position_of[episode]].item()) for episode in loaded.length_of
+    ]
+    if HAS_DATASETS:
+        column = loaded.rows.with_format("arrow").select(first)["task_index"]
+    else:
+        column = loaded.rows["task_index"].take(first)
+    task_of = {}
+    for episode, task in zip(loaded.length_of, column.to_pylist(), strict=True):
+        if int(task) in loaded.tasks:
+            task_of[episode] = int(task)
+    return loaded.length_of, task_of
 
 
 # ---------------------------------------------------------------------------- speed labels
@@ -121,21 +180,22 @@ def sample_chunks(
     """LeRobot pi052's fit: sort all rows by episode, then draw a few starts an episode."""
     order = np.argsort(ids, kind="stable")
     ids, actions = ids[order], actions[order]
-    episodes = np.unique(ids)
-    begins = np.searchsorted(ids, episodes, side="left")
-    ends = np.searchsorted(ids, episodes, side="right")
-    rows_of = dict(
-        zip(episodes.tolist(), zip(begins.tolist(), ends.tolist(), strict=True), strict=True)
-    )
+    edges = np.searchsorted(ids, np.arange(int(ids.max()) + 2))
+    rows_of = {
+        episode: (int(begin), int(end))
+        for episode, (begin, end) in enumerate(itertools.pairwise(edges))
+        if begin < end
+    }
     rng = np.random.default_rng(seed)
     per_episode = max(1, n_samples // len(rows_of))
     chunks: list[Array] = []
-    for episode in rng.permutation(sorted(rows_of)):
+    for episode in rng.permutation(list(rows_of)):
         begin, end = rows_of[int(episode)]
         if end - begin < chunk_size:
             continue
-        starts = begin + rng.integers(0, end - begin - chunk_size + 1, size=per_episode)
-        chunks += [actions[start : start + chunk_size] for start in starts]
+        rows = actions[begin:end]
+        starts = rng.integers(0, len(rows) - chunk_size + 1, size=per_episode)
+        chunks += [rows[int(start) : int(start) + chunk_size] for start in starts]
         if len(chunks) >= n_samples:
             break
     return np.stack(chunks[:n_samples])

@@ -50,13 +50,15 @@ class Variant:
     compression: str = "snappy"
     dictionary: bool = True
     group_rows: int = 1 << 20
+    most_episodes: int | None = None
+    """However large the other data sets are."""
 
 
 VARIANTS = {
     "rec": Variant("recorded (v3.0)", fixed_size=True, group_per_episode=True),
     "conv": Variant("converted (v3.0)"),
     "zstd": Variant("zstd (v3.0)", compression="zstd", dictionary=False, group_rows=1 << 16),
-    "v21": Variant("a file per episode (v2.1)", file_per_episode=True),
+    "v21": Variant("a file per episode (v2.1)", file_per_episode=True, most_episodes=5_000),
 }
 
 
@@ -83,6 +85,16 @@ class Config:
         """Episodes of the benches that rank lengths without a data set."""
         return min(self.episodes * 64, 1_000_000)
 
+    @property
+    def quantile_rows(self) -> int:
+        """Rows of the large quantile bench, which needs no data set: 4.8 million from S on."""
+        return min(self.episodes * 10_000, 4_800_000)
+
+    def of(self, name: str) -> Config:
+        """With no more episodes than a data set of that variant has."""
+        most = VARIANTS[name].most_episodes
+        return self if most is None else replace(self, episodes=min(self.episodes, most))
+
     def tiny(self) -> Config:
         """Shrink the inputs as far as they go, to warm up on."""
         return replace(self, episodes=8)
@@ -90,6 +102,7 @@ class Config:
 
 def dataset(config: Config, name: str) -> Path:
     """Root of the data set of a variant; made if it is not there yet."""
+    config = config.of(name)
     root = config.folder / f"{name}-{config.episodes}-g{GENERATION}"
     if not root.exists():
         publish_folder(root, lambda folder: _build(folder, VARIANTS[name], config))
@@ -118,6 +131,13 @@ def motion(rng: np.random.Generator, frames: int) -> NDArray[np.float32]:
     path[:, DIMS // 2 - 1 :: DIMS // 2] = np.sign(points[stretch + 1, DIMS // 2 - 1 :: DIMS // 2])
     path += rng.normal(0, 0.002, path.shape)
     return np.asarray(path, dtype=np.float32)
+
+
+def rows(count: int) -> NDArray[np.float32]:
+    """Positions without a data set, shape (count, DIMS)."""
+    rng, block = np.random.default_rng(SEED), 100_000
+    blocks = [motion(rng, min(block, count - start)) for start in range(0, count, block)]
+    return np.concatenate(blocks)
 
 
 def chunks(count: int, seed: int = SEED) -> NDArray[np.float32]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from data import Config
 
 NUMPY, OURS = "NumPy", "vlaprep"
+ROUNDS, FEW_ROUNDS = 7, 3
+LONG = 5.0
+"""Seconds: where a run takes longer, `FEW_ROUNDS` do."""
 CHILD = Path(__file__).with_name("child.py")
 
 
@@ -72,16 +75,26 @@ class Result:
         """Median seconds of a side."""
         return statistics.median(self.seconds[side])
 
+    @property
+    def rounds(self) -> int:
+        """Pairs of each ratio."""
+        return len(self.seconds[OURS])
+
     def ratios(self, side: str) -> list[float]:
         """How many times as long as ours a side took, by round."""
         pairs = zip(self.seconds[side], self.seconds[OURS], strict=True)
         return [theirs / ours for theirs, ours in pairs]
 
 
-def measure(name: str, case: Case, config: Config, rounds: int) -> Result:
+def rounds_for(longest: float) -> int:
+    """How many pairs are enough, given the seconds of the longest run."""
+    return FEW_ROUNDS if longest > LONG else ROUNDS
+
+
+def measure(name: str, case: Case, config: Config, rounds: int | None = None) -> Result:
     """Compare the answers of all sides, then time them in turn, then weigh them.
 
-    Round 0 is for the comparison; the timed ones are 1 to `rounds`.
+    Round 0 is for the comparison; the timed ones are 1 to `rounds`, or as many as are enough.
     """
 
     def here(side: str, number: int) -> Run:
@@ -91,11 +104,16 @@ def measure(name: str, case: Case, config: Config, rounds: int) -> Result:
         return run_apart(name, side, number, config)
 
     run = apart if case.fresh else here
-    want = run(NUMPY, 0).answer
+    first = run(NUMPY, 0)
+    longest = first.seconds
     for side in case.sides:
         if side != NUMPY:
-            case.same(run(side, 0).answer, want)
-    del want
+            other = run(side, 0)
+            longest = max(longest, other.seconds)
+            case.same(other.answer, first.answer)
+            del other
+    del first
+    rounds = rounds or rounds_for(longest)
     runs: dict[str, list[Run]] = {side: [] for side in case.sides}
     for number in range(1, rounds + 1):
         for side in case.sides:

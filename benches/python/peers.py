@@ -1,82 +1,19 @@
-"""How a careful engineer would do the same with well-known packages, beside the references' way."""
+"""Arrays to arrays as a careful engineer would do it with NumPy and SciPy; files: `peer_files`."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import scipy.fft
 
 from baseline import PERCENTS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
-
-HAS_POLARS = importlib.util.find_spec("polars") is not None
-"""Polars is only for benches: where it is not installed they run without it."""
-
-
-def read_pyarrow(root: Path) -> tuple[Array, Array]:
-    """Ids and actions: a thread a CPU over the files, and no Python object for a row."""
-
-    def read(path: Path) -> tuple[Array, Array]:
-        # pre_buffer costs twice the time where every episode has a row group of its own
-        with pq.ParquetFile(path, pre_buffer=False) as file:
-            table = file.read(columns=["episode_index", "action"], use_threads=False)
-        values = table["action"].combine_chunks().flatten().to_numpy()
-        return table["episode_index"].to_numpy(), values.reshape(table.num_rows, -1)
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        ids, actions = zip(*pool.map(read, _files(root)), strict=True)
-    return np.concatenate(ids), np.concatenate(actions)
-
-
-def read_polars(root: Path) -> tuple[Array, Array]:
-    """Ids and actions by a lazy scan of all files."""
-    import polars as pl
-
-    frame = pl.scan_parquet(_files(root)).select("episode_index", "action").collect()
-    values = frame["action"].explode().to_numpy()
-    return frame["episode_index"].to_numpy(), values.reshape(len(frame), -1)
-
-
-def episodes_polars(root: Path) -> tuple[Array, Array, Array]:
-    """Ids, lengths and first tasks by a lazy scan and a group-by."""
-    import polars as pl
-
-    table = (
-        pl.scan_parquet(_files(root))
-        .group_by("episode_index")
-        .agg(pl.len().cast(pl.Int64), pl.first("task_index"))
-        .sort("episode_index")
-        .collect()
-    )
-    ids, length, task = (column.to_numpy() for column in table.get_columns())
-    return ids, length, task
-
-
-def episodes_pyarrow(root: Path) -> tuple[Array, Array, Array]:
-    """Ids, lengths and first tasks by row-group statistics, where each episode has a row group."""
-    rows = []
-    for path in _files(root):
-        footer = pq.read_metadata(path)
-        names = footer.schema.to_arrow_schema().names
-        # Vectors have one leaf each, so leaves count as columns do.
-        id_leaf, task_leaf = names.index("episode_index"), names.index("task_index")
-        for index in range(footer.num_row_groups):
-            group = footer.row_group(index)
-            episode, task = group.column(id_leaf).statistics, group.column(task_leaf).statistics
-            rows.append((episode.min, group.num_rows, task.min))
-    ids, length, task = np.array(sorted(rows)).T
-    return ids, length, task
 
 
 def rank_sorted(lengths: Array, tasks: Array) -> tuple[Array, Array, Array]:
@@ -127,7 +64,3 @@ def gather_windows(rows: Array, first: Array, chunk_size: int) -> Array:
     """Windows of a view, picked by one index array."""
     windows = np.lib.stride_tricks.sliding_window_view(rows, chunk_size, axis=0)
     return np.ascontiguousarray(windows[first].transpose(0, 2, 1))
-
-
-def _files(root: Path) -> list[Path]:
-    return sorted(root.glob("data/chunk-*/*.parquet"))

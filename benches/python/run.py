@@ -13,21 +13,21 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
 
-import peers
-from data import CHUNK_SIZE, DIMS, EPISODES, Config, lengths_and_tasks
-from paired import NUMPY, OURS, measure
+import bars
+import peer_files
+from data import CHUNK_SIZE, DIMS, EPISODES, VARIANTS, Config, lengths_and_tasks
+from paired import FEW_ROUNDS, LONG, NUMPY, OURS, ROUNDS, measure
 from suite import MAX_ROUNDS, SUITE
 from vlaprep import _native
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from paired import Result
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 BEGIN, END = "<!-- bench:begin -->", "<!-- bench:end -->"
-ROUNDS = {"S": 7, "M": 5, "L": 3}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -37,42 +37,60 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"vlaprep is a {_native.__build__} build, whose times say nothing: install a release "
             "build (make bench does), or pass --allow-debug to see whether the benches work"
         )
-    names = [
-        name
-        for name in SUITE
-        if not options.names or any(fnmatch(name, wanted) for wanted in options.names)
-    ]
+    names = chosen(options.names, list(SUITE), only=bars.names() if options.bars else None)
     if not names:
         sys.exit(f"no bench is called {' or '.join(options.names)}; there are: {', '.join(SUITE)}")
-    if options.update_readme and (options.names or _native.__build__ != "release"):
+    whole = not (options.names or options.bars)
+    if options.update_readme and not (whole and _native.__build__ == "release"):
         sys.exit("--update-readme takes all benches, of a release build")
     config = Config(options.folder.resolve(), options.episodes or EPISODES[options.size])
     config.folder.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # it wants to tell of PyTorch
-    rounds = options.rounds or ROUNDS[options.size]
-    results = []
+    results: dict[str, Result] = {}
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        results.append(measure(name, SUITE[name](config), config, rounds))
-    report = f"{preamble(config, rounds)}\n\n{table(results)}"
+        results[name] = measure(name, SUITE[name](config), config, options.rounds)
+        print(row(results[name]), file=sys.stderr, flush=True)
+    report = f"{preamble(config, options.rounds)}\n\n{table(results.values())}"
     print(report)
+    if options.bars:
+        print(f"\n{bars_table(results, config)}")
     if options.update_readme:
         update(README, f"{report}\n\n{provenance(options.size)}")
 
 
-def preamble(config: Config, rounds: int) -> str:
+def chosen(
+    wanted: Sequence[str], names: Sequence[str], only: Container[str] | None = None
+) -> list[str]:
+    """Names that match one of the patterns `wanted`, if there are any, and are in `only`."""
+    return [
+        name
+        for name in names
+        if (not wanted or any(fnmatch(name, pattern) for pattern in wanted))
+        and (only is None or name in only)
+    ]
+
+
+def preamble(config: Config, rounds: int | None) -> str:
     """Say what was measured, where, and how to read it."""
     lengths, _ = lengths_and_tasks(config.episodes, config.tasks)
     packages = ["numpy", "scipy", "pyarrow", "tokenizers", "transformers"]
-    packages += ["polars"] if peers.HAS_POLARS else []
+    packages += ["polars"] if peer_files.HAS_POLARS else []
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
+    smaller = "".join(
+        f" ({name}: {config.of(name).episodes:,} episodes)"
+        for name in VARIANTS
+        if config.of(name) != config
+    )
+    pairs = f"{rounds} pairs" if rounds else f"{ROUNDS} pairs, {FEW_ROUNDS} where a run takes over "
+    pairs += "" if rounds else f"{LONG:g} s"
     debug = "" if _native.__build__ == "release" else "**Not a release build: no times.** "
     text = (
         f"{debug}Datasets of {config.episodes:,} episodes, {int(lengths.sum()):,} frames, {DIMS} "
-        f"action dims; chunks of {CHUNK_SIZE} steps; page cache warm. NumPy is the references' "
-        "own way (`benches/python/baseline.py`), peers what a careful engineer would write "
-        "(`benches/python/peers.py`). A figure such as 3.0 (2.5 to 3.5) says how many times as "
-        f"long as vlaprep that took: median, least and most of {rounds} pairs. All answers are "
+        f"action dims{smaller}; chunks of {CHUNK_SIZE} steps; page cache warm. NumPy is the "
+        "references' own way (`benches/python/baseline.py`), peers what a careful engineer would "
+        "write (`peers.py`, `peer_files.py`). A figure such as 3.0 (2.5 to 3.5) says how many "
+        f"times as long as vlaprep that took: median, least and most of {pairs}. All answers are "
         "compared before anything is timed. Memory is the peak over what the process held before. "
         "BPE is the `tokenizers` package on both sides; vlaprep's fit also checks what it saved."
     )
@@ -88,26 +106,37 @@ def provenance(size: str) -> str:
     )
 
 
-def table(results: Sequence[Result]) -> str:
+HEAD = ("", NUMPY, OURS, f"{NUMPY} / {OURS}", f"peers / {OURS}", f"memory, {NUMPY} → {OURS}")
+
+
+def table(results: Iterable[Result]) -> str:
     """One row for each result, as markdown."""
-    head = ("", NUMPY, OURS, f"{NUMPY} / {OURS}", f"peers / {OURS}", f"memory, {NUMPY} → {OURS}")
-    lines = [_line(head), _line(("---", *["---:"] * 3, "---", "---:"))]
-    for result in results:
-        others = [side for side in result.seconds if side not in (NUMPY, OURS)]
-        weights = [_bytes(result.peak[side]) for side in (NUMPY, OURS) if side in result.peak]
-        lines.append(
-            _line(
-                (
-                    result.words,
-                    _time(result.median(NUMPY)),
-                    _time(result.median(OURS)),
-                    _ratio(result.ratios(NUMPY)),
-                    "; ".join(f"{side}: {_ratio(result.ratios(side))}" for side in others),
-                    " → ".join(weights),
-                )
-            )
+    lines = [_line(HEAD), _line(("---", *["---:"] * 3, "---", "---:"))]
+    return "\n".join([*lines, *map(row, results)])
+
+
+def row(result: Result) -> str:
+    """Format times, what they are to ours, and the memory, that of peers in brackets."""
+    others = [side for side in result.seconds if side not in (NUMPY, OURS)]
+    weights = [_bytes(result.peak[side]) for side in (NUMPY, OURS) if side in result.peak]
+    peers = [f"{side} {_bytes(result.peak[side])}" for side in others if side in result.peak]
+    return _line(
+        (
+            result.words,
+            _time(result.median(NUMPY)),
+            _time(result.median(OURS)),
+            _ratio(result.ratios(NUMPY)),
+            "; ".join(f"{side}: {_ratio(result.ratios(side))}" for side in others),
+            " → ".join(weights) + (f" ({', '.join(peers)})" if peers else ""),
         )
-    return "\n".join(lines)
+    )
+
+
+def bars_table(results: Mapping[str, Result], config: Config) -> str:
+    """Say what each bench has to reach, what it did, and whether that is enough."""
+    head = ("capability", "bench", "what", "bar", "measured", "")
+    lines = [head, ("---",) * len(head), *bars.verdicts(results, config)]
+    return "\n".join(map(_line, lines))
 
 
 def update(path: Path, section: str) -> None:
@@ -154,9 +183,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", choices=EPISODES, default="S", help="of the datasets")
     parser.add_argument("--episodes", type=int, help="of the datasets, instead of --size")
     parser.add_argument(
-        "--rounds", type=int, choices=range(1, MAX_ROUNDS + 1), metavar="N", help="pairs a bench"
+        "--rounds",
+        type=int,
+        choices=range(1, MAX_ROUNDS + 1),
+        metavar="N",
+        help=f"pairs a bench: else {ROUNDS}, or {FEW_ROUNDS} where a run takes over {LONG:g} s",
     )
     parser.add_argument("--folder", type=Path, default=ROOT / "build/bench", help="for datasets")
+    parser.add_argument(
+        "--bars", action="store_true", help="only what has a bar, and say whether it is reached"
+    )
     parser.add_argument("--update-readme", action="store_true", help="write the table there")
     parser.add_argument("--allow-debug", action="store_true", help="run an unoptimised build")
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import baseline
+import data
+import peer_files
 import peers
 import vlaprep
 from data import CHUNK_SIZE, DIMS, SEED, VARIANTS, Config, chunks, dataset, lengths_and_tasks
 from paired import NUMPY, OURS, Case, assert_equal
+from peer_files import Draws
 from vlaprep.kernels import (
     bucketize,
     dct_quantize,
@@ -32,6 +36,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
+PYARROW, POLARS = "pyarrow", "polars"
+STATISTICS = "pyarrow, row-group statistics"
+DRAWN = "pyarrow, drawn row groups"
+PARTITION = "NumPy, one partition"
+"""Sides that have a bar, in `bars.py`."""
+
 SAMPLE_ROWS = 1024 * CHUNK_SIZE
 MAX_ROUNDS = 20
 """Encoding needs chunks it has not seen in each round: the tokenizer remembers words."""
@@ -43,19 +53,39 @@ _NUMPY_HAS_OUR_QUANTILES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 def scan(variant: str, config: Config) -> Case:
     root = dataset(config, variant)
-
-    def ours(_: int) -> tuple[Array, Array]:
-        columns = vlaprep.open_dataset(root).read(["episode_index", "action"])
-        return columns["episode_index"], columns["action"]
-
+    pyarrow = _pyarrow_reader(variant)
     sides: dict[str, Callable[[int], Any]] = {
         NUMPY: lambda _: baseline.read_actions(root),
-        OURS: ours,
-        "pyarrow": lambda _: peers.read_pyarrow(root),
+        OURS: lambda _: _read_actions(root),
+        PYARROW: lambda _: pyarrow(root),
     }
-    if peers.HAS_POLARS:
-        sides["polars"] = lambda _: peers.read_polars(root)
-    return Case(f"all actions and ids, {VARIANTS[variant].words}", sides, memory=True)
+    if peer_files.HAS_POLARS:
+        sides[POLARS] = lambda _: peer_files.read_polars(root)
+    return Case(f"all actions and ids, {_words(variant, config)}", sides, memory=True)
+
+
+def scan_one_thread(variant: str, config: Config) -> Case:
+    root = dataset(config, variant)
+    pyarrow = _pyarrow_reader(variant)
+    return Case(
+        f"all actions and ids in one thread, {_words(variant, config)}",
+        {
+            NUMPY: lambda _: baseline.read_actions(root),
+            OURS: lambda _: _read_actions(root, num_threads=1),
+            PYARROW: lambda _: pyarrow(root, threads=1),
+        },
+    )
+
+
+def _read_actions(root: Path, num_threads: int | None = None) -> tuple[Array, Array]:
+    opened = vlaprep.open_dataset(root, num_threads=num_threads)
+    columns = opened.read(["episode_index", "action"])
+    return columns["episode_index"], columns["action"]
+
+
+def _pyarrow_reader(variant: str) -> Callable[..., tuple[Array, Array]]:
+    small = VARIANTS[variant].file_per_episode
+    return peer_files.read_pyarrow_small if small else peer_files.read_pyarrow
 
 
 def episodes(variant: str, config: Config) -> Case:
@@ -69,11 +99,23 @@ def episodes(variant: str, config: Config) -> Case:
         NUMPY: lambda _: baseline.episode_table(root),
         OURS: ours,
     }
-    if peers.HAS_POLARS:
-        sides["polars"] = lambda _: peers.episodes_polars(root)
+    if peer_files.HAS_POLARS:
+        sides[POLARS] = lambda _: peer_files.episodes_polars(root)
     if VARIANTS[variant].group_per_episode:
-        sides["pyarrow statistics"] = lambda _: peers.episodes_pyarrow(root)
-    return Case(f"episodes: lengths and tasks, {VARIANTS[variant].words}", sides)
+        sides[STATISTICS] = lambda _: peer_files.episodes_pyarrow(root)
+    return Case(f"episodes: lengths and tasks, {_words(variant, config)}", sides)
+
+
+def episodes_of_loaded(variant: str, config: Config) -> Case:
+    """As `episodes`, but the references need not load the data set first."""
+    case = episodes(variant, config)
+    loaded = baseline.load(dataset(config, variant), config.folder / "loaded")
+    return replace(
+        case,
+        words=f"{case.words}, which {NUMPY} has loaded already",
+        sides={**case.sides, NUMPY: lambda _: baseline.episodes_of_loaded(loaded)},
+        same=_same_episodes,
+    )
 
 
 # ---------------------------------------------------------------------------- speed labels
@@ -132,7 +174,7 @@ def rank_dropin(config: Config) -> Case:
 def job_speed(variant: str, config: Config) -> Case:
     root = dataset(config, variant)
     return Case(
-        f"**job: folder to speed labels**, {VARIANTS[variant].words}",
+        f"**job: folder to speed labels**, {_words(variant, config)}",
         {
             NUMPY: lambda _: baseline.label_folder(root),
             OURS: lambda _: vlaprep.speed_labels(vlaprep.open_dataset(root)).label,
@@ -147,26 +189,27 @@ def job_speed(variant: str, config: Config) -> Case:
 
 def fit_input(variant: str, config: Config) -> Case:
     root = dataset(config, variant)
-    draws: dict[str, Any] = {"chunk_size": CHUNK_SIZE, "n_samples": config.n_samples, "seed": SEED}
+    draws = Draws(CHUNK_SIZE, config.n_samples, SEED)
 
     def ours(_: int) -> Array:
         opened = vlaprep.open_dataset(root)
         table = opened.episodes
-        drawn = vlaprep.sample_chunks(table.episode_index, table.length, **draws)
+        drawn = vlaprep.sample_chunks(table.episode_index, table.length, **draws._asdict())
         raw = opened.read_chunks(*drawn, CHUNK_SIZE)
         return Normalization.fit(raw).normalize(raw)
 
-    def with_reader(read: Callable[[Path], tuple[Array, Array]]) -> Callable[[int], Array]:
-        return lambda _: baseline.normalize(baseline.sample_chunks(*read(root), **draws))
-
+    pyarrow = _pyarrow_reader(variant)
     sides: dict[str, Callable[[int], Any]] = {
-        NUMPY: with_reader(baseline.read_actions),
+        NUMPY: lambda _: baseline.fit_input(root, **draws._asdict()),
         OURS: ours,
-        "pyarrow": with_reader(peers.read_pyarrow),
+        PYARROW: lambda _: peer_files.fit_input_by_scan(pyarrow, root, draws),
     }
-    if peers.HAS_POLARS:
-        sides["polars"] = with_reader(peers.read_polars)
-    words = f"{config.n_samples:,} normalised chunks, {VARIANTS[variant].words}"
+    if VARIANTS[variant].group_per_episode:
+        sides[DRAWN] = lambda _: peer_files.fit_input_by_row_groups(root, draws)
+    if peer_files.HAS_POLARS:
+        polars = peer_files.read_polars
+        sides[POLARS] = lambda _: peer_files.fit_input_by_scan(polars, root, draws)
+    words = f"{config.n_samples:,} normalised chunks, {_words(variant, config)}"
     return Case(words, sides, same=_same_quantiles, memory=True)
 
 
@@ -185,14 +228,13 @@ def gather(config: Config) -> Case:
 
 
 def quantiles(of_sample: bool, config: Config) -> Case:
-    rows = chunks(SAMPLE_ROWS // CHUNK_SIZE).reshape(-1, DIMS) if of_sample else None
-    rows = _all_actions(config) if rows is None else rows
+    rows = _sampled_rows() if of_sample else data.rows(config.quantile_rows)
     return Case(
         f"1 % and 99 % quantiles of {len(rows):,} x {DIMS}",
         {
             NUMPY: lambda _: tuple(np.quantile(rows, q, axis=0) for q in (0.01, 0.99)),
             OURS: lambda _: tuple(quantile(rows, q) for q in (0.01, 0.99)),
-            "NumPy, one partition": lambda _: peers.quantiles_by_partition(rows),
+            PARTITION: lambda _: peers.quantiles_by_partition(rows),
         },
         same=_same_quantiles,
     )
@@ -257,7 +299,7 @@ def job_fit(variant: str, config: Config) -> Case:
             return _saved_bpe(Path(fitted))
 
     return Case(
-        f"**job: folder to fitted tokenizer**, {VARIANTS[variant].words}",
+        f"**job: folder to fitted tokenizer**, {_words(variant, config)}",
         {NUMPY: theirs, OURS: ours},
         same=_same_bpe,
         fresh=True,
@@ -267,10 +309,12 @@ def job_fit(variant: str, config: Config) -> Case:
 
 SUITE: Mapping[str, Callable[[Config], Case]] = {
     **{f"scan-{variant}": partial(scan, variant) for variant in VARIANTS},
-    **{f"episodes-{variant}": partial(episodes, variant) for variant in VARIANTS},
+    **{f"scan-{variant}-1thread": partial(scan_one_thread, variant) for variant in VARIANTS},
+    "episodes-rec": partial(episodes_of_loaded, "rec"),
+    **{f"episodes-{variant}": partial(episodes, variant) for variant in ("conv", "zstd", "v21")},
     **{f"fit-input-{variant}": partial(fit_input, variant) for variant in ("rec", "conv")},
-    "quantile-sample": partial(quantiles, True),
-    "quantile-all": partial(quantiles, False),
+    "quantile-51k": partial(quantiles, True),
+    "quantile-4.8M": partial(quantiles, False),
     "gather": gather,
     "dct": dct,
     "rank-arrays": rank_arrays,
@@ -283,6 +327,12 @@ SUITE: Mapping[str, Callable[[Config], Case]] = {
 }
 
 # -------------------------------------------------------------------------------- inputs
+
+
+def _words(variant: str, config: Config) -> str:
+    """Who wrote the data set; how large it is where that is not the size of all."""
+    words, most = VARIANTS[variant].words, VARIANTS[variant].most_episodes
+    return words if most is None else f"{words}, {config.of(variant).episodes:,} episodes"
 
 
 def _ranked(config: Config) -> tuple[Array, Array]:
@@ -299,6 +349,11 @@ def _all_actions(config: Config) -> Array:
     return vlaprep.open_dataset(dataset(config, "conv")).read("action")["action"]
 
 
+def _sampled_rows() -> Array:
+    """As many rows as a fit normalises."""
+    return chunks(SAMPLE_ROWS // CHUNK_SIZE).reshape(-1, DIMS)
+
+
 def _fitted(config: Config) -> tuple[Any, Array]:
     """Fit a tokenizer; give it, and a batch a round of chunks all of whose symbols it has seen."""
     train = chunks(min(1024, config.episodes * 32))
@@ -310,6 +365,14 @@ def _fitted(config: Config) -> tuple[Any, Array]:
 
 
 # ------------------------------------------------------------------------------- answers
+
+
+def _same_episodes(got: Any, want: Any) -> None:
+    """Arrays against dicts by episode."""
+    length_of, task_of = want
+    assert list(length_of) == sorted(task_of)
+    columns = (list(column) for column in (length_of, length_of.values(), task_of.values()))
+    assert_equal(tuple(got), tuple(np.array(column) for column in columns))
 
 
 def _same_quantiles(got: Any, want: Any) -> None:

@@ -9,7 +9,7 @@ use std::thread;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use vlaprep_benches::{DIMS, HORIZON, Written, criterion, dataset, episodes};
-use vlaprep_core::dataset::Dataset;
+use vlaprep_core::dataset::{Column, Dataset};
 use vlaprep_core::parallel::Interrupt;
 
 fn bench(c: &mut Criterion) {
@@ -31,14 +31,18 @@ fn bench(c: &mut Criterion) {
         assert_eq!(opened.episodes().length, lengths);
         c.bench_function(&format!("open/256 episodes, {written:?}"), |b| b.iter(open));
 
-        let read = || opened.read_vectors("action", &positions, threads, &never);
-        assert_eq!(read().expect("a column").values.len(), frames * DIMS);
-        let name = format!("read_vectors/{frames} frames, {written:?}");
+        let read = || opened.read(&["action"], &positions, threads, &never);
+        assert!(
+            matches!(&read().expect("a column")[..], [Column::Floats(m)] if m.values.len() == frames * DIMS)
+        );
+        let name = format!("read/action, {frames} frames, {written:?}");
         c.bench_function(&name, |b| b.iter(read));
 
-        let ids = || opened.read_integers("episode_index", &positions, threads, &never);
-        assert_eq!(ids().expect("a column").len(), frames);
-        let name = format!("read_integers/{frames} frames, {written:?}");
+        let ids = || opened.read(&["episode_index"], &positions, threads, &never);
+        assert!(
+            matches!(&ids().expect("a column")[..], [Column::Integers(v)] if v.len() == frames)
+        );
+        let name = format!("read/episode_index, {frames} frames, {written:?}");
         c.bench_function(&name, |b| b.iter(ids));
 
         let chunks = || opened.read_chunks("action", &drawn, &start, HORIZON, threads, &never);

@@ -314,8 +314,8 @@ class Dataset:
         positions = np.arange(len(table))
         if episodes is not None:
             positions = np.unique(table.positions(episodes))
-        names = [columns] if isinstance(columns, str) else columns
-        return {name: self._reader.read(name, positions) for name in names}
+        names = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
+        return dict(zip(names, self._reader.read(names, positions), strict=True))
 
     def read_chunks(
         self,

@@ -3,8 +3,8 @@
 //! Threads live inside [`std::thread::scope`] and end before the call returns, so a process that
 //! forks later inherits no pool, no lock and no half-finished work.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use crate::{Error, Result};
@@ -59,24 +59,36 @@ pub fn map<I: Sync, T: Send>(
     interrupt: &Interrupt<'_>,
     work: impl Fn(&I) -> Result<T> + Sync,
 ) -> Result<Vec<Result<T>>> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(items.len()));
+    consume(items, threads, interrupt, || (), |(), item| work(item))
+}
+
+/// As [`map`], with items that are used up, and with a `desk` for each thread, which goes from item
+/// to item.
+pub fn consume<I: Send, S, T: Send>(
+    items: impl IntoIterator<Item = I, IntoIter: ExactSizeIterator + Send>,
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+    desk: impl Fn() -> S + Sync,
+    work: impl Fn(&mut S, I) -> Result<T> + Sync,
+) -> Result<Vec<Result<T>>> {
+    let items = items.into_iter();
+    let count = items.len();
+    let queue = Mutex::new(items.enumerate());
+    let done = Mutex::new(Vec::with_capacity(count));
     let worker = || {
-        while let Some((index, item)) = {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            items.get(index).map(|item| (index, item))
-        } {
+        let mut desk = desk();
+        loop {
+            let next = lock(&queue).next();
+            let Some((index, item)) = next else { break };
             interrupt.check()?;
-            let outcome = work(item);
-            done.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push((index, outcome));
+            let outcome = work(&mut desk, item);
+            lock(&done).push((index, outcome));
         }
         Ok(())
     };
     // The calling thread works too: it alone can see the caller's interrupt.
     thread::scope(|scope| {
-        for _ in 1..threads.min(items.len()) {
+        for _ in 1..threads.min(count) {
             scope.spawn(worker);
         }
         worker()
@@ -87,8 +99,15 @@ pub fn map<I: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
+/// A thread that panics leaves no list half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]

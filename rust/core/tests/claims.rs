@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
-use vlaprep_core::dataset::Dataset;
+use vlaprep_core::dataset::{Column, Dataset, Matrix};
 use vlaprep_core::parallel::Interrupt;
 
 const FILE: &str = "data/chunk-000/file-000.parquet";
@@ -90,10 +90,8 @@ fn rows_that_only_a_footer_claims_are_an_error() {
             }
         };
         for error in [
-            dataset.read_vectors("action", &[0], 1, &never).unwrap_err(),
-            dataset
-                .read_integers("task_index", &[0], 1, &never)
-                .unwrap_err(),
+            dataset.read(&["action"], &[0], 1, &never).unwrap_err(),
+            dataset.read(&["task_index"], &[0], 1, &never).unwrap_err(),
             dataset
                 .read_chunks("action", &[0], &[rows - 2], 2, 1, &never)
                 .unwrap_err(),
@@ -110,7 +108,11 @@ fn the_file_itself_is_whole() {
     claim(root.path(), 12);
     let dataset = Dataset::open(root.path(), None, 1, &Interrupt::never()).unwrap();
     let matrix = dataset
-        .read_vectors("action", &[0], 1, &Interrupt::never())
+        .read(&["action"], &[0], 1, &Interrupt::never())
         .unwrap();
-    assert_eq!((matrix.values, matrix.width), (vec![0.5; 12], 1));
+    let expected = Column::Floats(Matrix {
+        values: vec![0.5; 12],
+        width: 1,
+    });
+    assert_eq!(matrix, [expected]);
 }

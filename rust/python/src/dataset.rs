@@ -11,7 +11,7 @@ use numpy::{PyArray1, PyArrayDyn};
 use pyo3::exceptions::PyIndexError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use vlaprep_core::dataset::{Dataset, EpisodeTable, Span, Value};
+use vlaprep_core::dataset::{Column, Dataset, EpisodeTable, Matrix, Span, Value};
 
 use crate::arrays::{Input, column as column_of, output};
 use crate::gate;
@@ -34,15 +34,15 @@ pub(crate) struct Reader {
     threads: usize,
 }
 
-type Column<'py> = Bound<'py, PyArray1<i64>>;
+type Ids<'py> = Bound<'py, PyArray1<i64>>;
 type Columns<'py> = (
-    Column<'py>,
-    Column<'py>,
-    Column<'py>,
-    Column<'py>,
-    Column<'py>,
-    Column<'py>,
-    Column<'py>,
+    Ids<'py>,
+    Ids<'py>,
+    Ids<'py>,
+    Ids<'py>,
+    Ids<'py>,
+    Ids<'py>,
+    Ids<'py>,
 );
 
 /// dtype, shape and names.
@@ -170,40 +170,41 @@ impl Reader {
         )
     }
 
-    /// Read one column of the episodes at `positions` of the table, one after the other.
+    /// Read columns of the episodes at `positions` of the table, one episode after the other.
     ///
     /// Returns
     /// -------
-    /// array
-    ///     int64, shape (N,), for a column of integers; float32, shape (N,), for single floats and
-    ///     (N, D) for vectors. A null vector or value is NaN.
+    /// list of array
+    ///     For each column int64, shape (N,), where it holds integers; float32, shape (N,), for single
+    ///     floats and (N, D) for vectors. A null vector or value is NaN.
+    #[allow(clippy::needless_pass_by_value, reason = "names are extracted owned")]
     fn read<'py>(
         &self,
         py: Python<'py>,
-        column: &str,
+        columns: Vec<String>,
         positions: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let positions = self.positions(positions)?;
         let (dataset, threads) = (&self.dataset, self.threads);
-        let value = dataset.value(column).map_err(|error| gate::raise(&error))?;
-        if value == Value::Integer {
-            let values = gate::run(py, |interrupt| {
-                dataset.read_integers(column, &positions, threads, interrupt)
-            })?;
-            return Ok(column_of(py, values).into_any());
-        }
-        let matrix = gate::run(py, |interrupt| {
-            dataset.read_vectors(column, &positions, threads, interrupt)
+        let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let read = gate::run(py, |interrupt| {
+            dataset.read(&names, &positions, threads, interrupt)
         })?;
-        let rows = positions
-            .iter()
-            .map(|&p| dataset.episodes().length[p] as usize)
-            .sum();
-        let shape: &[usize] = match value {
-            Value::Scalar => &[rows],
-            Value::Integer | Value::Vector => &[rows, matrix.width],
-        };
-        Ok(output(py, matrix.values, shape)?.into_any())
+        let arrays = names.iter().zip(read).map(|(name, column)| match column {
+            Column::Integers(values) => Ok(column_of(py, values).into_any()),
+            Column::Floats(Matrix { values, width }) => {
+                let value = dataset.value(name).map_err(|error| gate::raise(&error))?;
+                let rows = values.len() / width.max(1);
+                let vectors = [rows, width];
+                let shape = if value == Value::Scalar {
+                    &vectors[..1]
+                } else {
+                    &vectors
+                };
+                Ok(output(py, values, shape)?.into_any())
+            }
+        });
+        arrays.collect()
     }
 
     /// Read action chunks; see `vlaprep.dataset.Dataset.read_chunks`.

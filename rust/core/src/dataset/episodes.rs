@@ -1,11 +1,8 @@
 //! The episodes of a data set, as the rows tell them.
 //!
-//! Each file is cut into *runs*: consecutive rows of one episode whose frames count up by one. The
-//! statistics of a row group give a run at once where it holds one episode, as LeRobot writes
-//! them; else its id columns are decoded. The runs of an episode, wherever they lie, are then put in
-//! the order of their frames.
+//! The runs of an episode, wherever they lie, are put in the order of their frames; see
+//! [`segments`](super::segments) for where runs come from.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, LargeListArray, RecordBatch, StructArray};
@@ -13,11 +10,8 @@ use arrow_buffer::OffsetBuffer;
 use arrow_schema::{ArrowError, DataType, Field, Fields, Schema};
 
 use super::check::Findings;
-use super::columns::integers;
 use super::files::DataFile;
-use super::footer;
-use super::scan::{scan, unusable};
-use crate::parallel::Interrupt;
+use super::segments::Run;
 use crate::{Error, Result};
 
 pub(super) const EPISODE: &str = "episode_index";
@@ -199,178 +193,6 @@ fn order(runs: &mut [Run], files: &[DataFile], findings: &mut Findings) -> Resul
         findings.frame_gaps.push(episode);
     }
     Ok(())
-}
-
-/// A span of rows whose frames, where they have any, count up by one.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Run {
-    pub(super) episode: i64,
-    pub(super) span: Span,
-    /// First frame.
-    frame: Option<i64>,
-    /// Task of the first row.
-    task: Option<i64>,
-    mixed_tasks: bool,
-}
-
-impl Run {
-    /// The frame behind the last one.
-    fn end(&self) -> i128 {
-        i128::from(self.frame.unwrap_or_default()) + self.span.rows as i128
-    }
-}
-
-/// Cuts the file at `index` of the data set into runs.
-pub(super) fn runs(file: &DataFile, index: usize, interrupt: &Interrupt<'_>) -> Result<Vec<Run>> {
-    if file.rows() == 0 {
-        return Ok(Vec::new());
-    }
-    let ids = Ids::of(file)?;
-    let mut runs = Vec::new();
-    let mut undecided = Vec::new();
-    for (group, bounds) in file.group_starts.windows(2).enumerate() {
-        let rows = bounds[0]..bounds[1];
-        match ids.by_statistics(file, group, index) {
-            Some(run) => runs.push(run),
-            None => undecided.push(rows),
-        }
-    }
-    ids.decode(file, index, &undecided, interrupt, &mut runs)?;
-    Ok(runs)
-}
-
-/// Positions of the id columns of a file.
-struct Ids {
-    episode: usize,
-    frame: Option<usize>,
-    task: Option<usize>,
-}
-
-impl Ids {
-    fn of(file: &DataFile) -> Result<Self> {
-        Ok(Self {
-            episode: file.require(EPISODE, "")?,
-            frame: file.root_column(FRAME),
-            task: file.root_column(TASK),
-        })
-    }
-
-    /// The one run of a row group that holds one episode and one task, frames without a gap.
-    fn by_statistics(&self, file: &DataFile, group: usize, index: usize) -> Option<Run> {
-        let metadata = file.metadata.metadata().row_group(group);
-        let schema = file.metadata.parquet_schema();
-        let range = |root: usize| {
-            // What decoding would refuse, statistics must not let pass.
-            file.metadata
-                .schema()
-                .field(root)
-                .data_type()
-                .is_integer()
-                .then_some(())?;
-            let leaf =
-                (0..schema.num_columns()).find(|&l| schema.get_column_root_idx(l) == root)?;
-            footer::range(metadata, leaf)
-        };
-        let rows = file.group_starts[group + 1] - file.group_starts[group];
-        let episode = range(self.episode)?.constant()?;
-        let frame = match self.frame {
-            Some(root) => {
-                let frames = range(root)?;
-                let dense = i128::from(frames.max) - i128::from(frames.min) + 1 == rows as i128;
-                Some(dense.then_some(frames.min)?)
-            }
-            None => None,
-        };
-        let task = match self.task {
-            Some(root) => Some(range(root)?.constant()?),
-            None => None,
-        };
-        let first_row = file.group_starts[group];
-        let span = Span {
-            file: index,
-            first_row,
-            rows,
-            unproven: frame,
-        };
-        Some(Run {
-            episode,
-            span,
-            frame,
-            task,
-            mixed_tasks: false,
-        })
-    }
-
-    /// Appends the runs of `ranges`, read from the id columns.
-    fn decode(
-        &self,
-        file: &DataFile,
-        index: usize,
-        ranges: &[Range<usize>],
-        interrupt: &Interrupt<'_>,
-        runs: &mut Vec<Run>,
-    ) -> Result<()> {
-        let roots: Vec<usize> = [Some(self.episode), self.frame, self.task]
-            .into_iter()
-            .flatten()
-            .collect();
-        scan(file, &roots, ranges, interrupt, |first_row, batch| {
-            let column = |name: &str| match batch.column_by_name(name) {
-                Some(array) => integers(array)
-                    .map(Some)
-                    .map_err(|reason| unusable(file, name, first_row, reason)),
-                None => Ok(None),
-            };
-            let demand = |values: &[Option<i64>], row: usize, name: &str| {
-                values[row].ok_or_else(|| Error::Row {
-                    file: file.name.clone(),
-                    column: name.to_owned(),
-                    row: first_row + row,
-                    reason: "it is null, so the row belongs nowhere".to_owned(),
-                })
-            };
-            let episodes = column(EPISODE)?.unwrap_or_default();
-            let (frames, tasks) = (column(FRAME)?, column(TASK)?);
-            for row in 0..batch.num_rows() {
-                let episode = demand(&episodes, row, EPISODE)?;
-                let frame = frames
-                    .as_ref()
-                    .map(|frames| demand(frames, row, FRAME))
-                    .transpose()?;
-                let task = tasks.as_ref().and_then(|tasks| tasks[row]);
-                push_row(runs, index, first_row + row, episode, frame, task);
-            }
-            Ok(())
-        })
-    }
-}
-
-/// Adds one row to the last run where it continues it, else begins a new one.
-fn push_row(
-    runs: &mut Vec<Run>,
-    file: usize,
-    row: usize,
-    episode: i64,
-    frame: Option<i64>,
-    task: Option<i64>,
-) {
-    if let Some(run) = runs.last_mut() {
-        let follows = run.span.first_row + run.span.rows == row && run.span.unproven.is_none();
-        let counts = frame.is_none_or(|frame| i128::from(frame) == run.end());
-        if follows && run.episode == episode && counts {
-            run.span.rows += 1;
-            run.mixed_tasks |= task != run.task;
-            return;
-        }
-    }
-    let span = Span::new(file, row, 1);
-    runs.push(Run {
-        episode,
-        span,
-        frame,
-        task,
-        mixed_tasks: false,
-    });
 }
 
 impl EpisodeTable {

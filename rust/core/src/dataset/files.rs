@@ -9,16 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions};
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
 use parquet::errors::ParquetError;
-use parquet::file::metadata::ParquetMetaData;
+use parquet::file::metadata::ParquetMetaDataReader;
 use parquet::file::reader::{ChunkReader, Length};
 
+use super::footer::{Footer, Refusal, Schemas};
 use super::template::numeric_order;
 use crate::{Error, Result};
-
-/// The most rows that a file is believed to have: beyond, its footer is damaged for sure.
-const MAX_ROWS: u64 = 1 << 48;
 
 /// Whether `name` is below `root`, be it a link that leads nowhere.
 pub(super) fn exists(root: &Path, name: &str) -> bool {
@@ -185,69 +183,55 @@ pub(super) struct DataFile {
     pub(super) path: PathBuf,
     /// Bytes of the file.
     pub(super) size: u64,
-    pub(super) metadata: ArrowReaderMetadata,
-    /// First row of every row group, and the number of rows in all.
-    pub(super) group_starts: Vec<usize>,
+    pub(super) footer: Footer,
 }
 
 impl DataFile {
-    /// Reads the footer of `root/name`.
-    pub(super) fn open(root: &Path, name: &str) -> Result<Self> {
+    /// Reads the footer of `root/name`; `schemas` remembers those seen before.
+    pub(super) fn open(root: &Path, name: &str, schemas: &Schemas) -> Result<Self> {
         let path = root.join(name);
         let io = |source| Error::Io {
             file: name.to_owned(),
             source,
         };
-        let file = Pread::open(&path).map_err(io)?;
-        let footer = footer_length(&file.file, file.length)
+        let file = File::open(&path).map_err(io)?;
+        let size = file.metadata().map_err(io)?.len();
+        let bytes = read_footer(&file, size)
             .map_err(io)?
-            .map_err(|reason| Error::Foreign {
-                file: name.to_owned(),
-                reason: reason.to_owned(),
-            })?;
-        // The Arrow schema that writers leave beside the data names dictionaries and extension
-        // types; the parquet types alone say all that is needed here.
-        let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-        let metadata = guarded(name, || ArrowReaderMetadata::load(&file, options))?;
-        check_extents(metadata.metadata(), file.length - footer).map_err(|reason| {
-            Error::Foreign {
-                file: name.to_owned(),
-                reason,
-            }
-        })?;
-        let fields = metadata.parquet_schema().root_schema().get_fields();
-        let mut seen = BTreeSet::new();
-        if let Some(twice) = fields.iter().find(|field| !seen.insert(field.name())) {
+            .map_err(|reason| foreign(name, reason))?;
+        let data_end = size - bytes.len() as u64 - TAIL;
+        let footer = guarded_footer(name, bytes, data_end, schemas)?;
+        if let Some(twice) = &footer.schema.twice {
             return Err(Error::Column {
                 file: name.to_owned(),
-                column: twice.name().to_owned(),
+                column: twice.clone(),
                 reason: "the file has two columns of this name; rename or drop one".to_owned(),
             });
-        }
-        let mut group_starts = vec![0];
-        let mut rows = 0_usize;
-        for group in metadata.metadata().row_groups() {
-            rows = rows.saturating_add(group.num_rows() as usize);
-            if rows as u64 > MAX_ROWS {
-                return Err(Error::Foreign {
-                    file: name.to_owned(),
-                    reason: format!("damaged parquet file: its footer claims {rows} rows"),
-                });
-            }
-            group_starts.push(rows);
         }
         Ok(Self {
             name: name.to_owned(),
             path,
-            size: file.length,
-            metadata,
-            group_starts,
+            size,
+            footer,
         })
+    }
+
+    /// The whole footer as the parquet crate reads it.
+    pub(super) fn arrow_metadata(&self) -> Result<ArrowReaderMetadata> {
+        guarded(&self.name, || self.footer.arrow_metadata())
+    }
+
+    /// The error for a failure to read the file.
+    pub(super) fn io_error(&self, source: io::Error) -> Error {
+        Error::Io {
+            file: self.name.clone(),
+            source,
+        }
     }
 
     /// Rows in all row groups.
     pub(super) fn rows(&self) -> usize {
-        self.group_starts.last().copied().unwrap_or(0)
+        self.footer.group_starts.last().copied().unwrap_or(0)
     }
 
     /// Position of the top-level column `name`.
@@ -257,8 +241,7 @@ impl DataFile {
 
     /// The top-level columns.
     pub(super) fn column_names(&self) -> impl Iterator<Item = &str> {
-        let fields = self.metadata.parquet_schema().root_schema().get_fields();
-        fields.iter().map(|field| field.name())
+        self.footer.schema.names()
     }
 
     /// The position of `column`, or the error that lists what there is.
@@ -273,9 +256,15 @@ impl DataFile {
     }
 }
 
-/// Length of the footer with its magic, or what the file is instead of parquet.
-fn footer_length(file: &File, size: u64) -> io::Result<Result<u64, &'static str>> {
-    const ENCRYPTED: &str = "encrypted parquet file: decrypt it first, keys are not supported";
+const ENCRYPTED: &str = "encrypted parquet file: decrypt it first, keys are not supported";
+
+/// Bytes behind the footer: its length and the magic.
+const TAIL: u64 = 8;
+
+/// Reads the footer, or says what the file is instead of parquet.
+fn read_footer(file: &File, size: u64) -> io::Result<Result<Bytes, &'static str>> {
+    /// Most footers fit; the others take a second read.
+    const GUESS: u64 = 1 << 13;
     if size == 0 {
         return Ok(Err("empty file (0 bytes): record or fetch it again"));
     }
@@ -288,54 +277,59 @@ fn footer_length(file: &File, size: u64) -> io::Result<Result<u64, &'static str>
     if head.starts_with(b"PARE") {
         return Ok(Err(ENCRYPTED));
     }
-    if !head.starts_with(b"PAR1") || size < 12 {
+    if !head.starts_with(b"PAR1") || size < 4 + TAIL {
         return Ok(Err("not a parquet file"));
     }
-    let mut tail = [0; 8];
-    file.read_exact_at(&mut tail, size - 8)?;
-    let (length, magic) = tail.split_at(4);
-    Ok(match magic {
-        b"PAR1" => {
-            let length = u32::from_le_bytes([length[0], length[1], length[2], length[3]]);
-            let footer = u64::from(length) + 8;
-            if footer > size {
-                Err("parquet file cut short: its footer does not fit")
-            } else {
-                Ok(footer)
-            }
-        }
-        b"PARE" => Err(ENCRYPTED),
-        _ => Err("parquet file without a footer: cut short, or still being written"),
-    })
-}
-
-/// Every column chunk must lie between the head and the footer: bytes lost in between show here.
-fn check_extents(metadata: &ParquetMetaData, footer_start: u64) -> Result<(), String> {
-    for (index, group) in metadata.row_groups().iter().enumerate() {
-        if group.num_rows() < 0 {
-            return Err(format!(
-                "damaged parquet file: row group {index} has {} rows",
-                group.num_rows()
+    let mut end = vec![0; size.min(GUESS) as usize];
+    let begin = size - end.len() as u64;
+    file.read_exact_at(&mut end, begin)?;
+    let (before, tail) = end.split_at(end.len() - TAIL as usize);
+    let length = match tail {
+        [a, b, c, d, b'P', b'A', b'R', b'1'] => u32::from_le_bytes([*a, *b, *c, *d]) as usize,
+        [.., b'P', b'A', b'R', b'E'] => return Ok(Err(ENCRYPTED)),
+        _ => {
+            return Ok(Err(
+                "parquet file without a footer: cut short, or still being written",
             ));
         }
-        for column in group.columns() {
-            let start = column
-                .dictionary_page_offset()
-                .unwrap_or(column.data_page_offset());
-            let end = u64::try_from(start)
-                .ok()
-                .zip(u64::try_from(column.compressed_size()).ok());
-            let end = end.and_then(|(start, length)| start.checked_add(length));
-            if end.is_none_or(|end| end > footer_start) {
-                return Err(format!(
-                    "damaged parquet file: column {:?} of row group {index} does not lie within the \
-                     file, so bytes are missing",
-                    column.column_path().string()
-                ));
-            }
+    };
+    if length as u64 + TAIL > size {
+        return Ok(Err("parquet file cut short: its footer does not fit"));
+    }
+    if let Some(begin) = before.len().checked_sub(length) {
+        return Ok(Ok(Bytes::copy_from_slice(&before[begin..])));
+    }
+    let mut footer = vec![0; length];
+    file.read_exact_at(&mut footer, size - TAIL - length as u64)?;
+    Ok(Ok(footer.into()))
+}
+
+/// Walks over a footer; where that fails, says why in the words of whoever knows best.
+fn guarded_footer(name: &str, bytes: Bytes, data_end: u64, schemas: &Schemas) -> Result<Footer> {
+    let parse = || Ok(Footer::parse(bytes.clone(), data_end, schemas));
+    match guarded(name, parse)? {
+        Ok(footer) => Ok(footer),
+        Err(Refusal::Encrypted) => Err(foreign(name, ENCRYPTED)),
+        Err(Refusal::Impossible(what)) => {
+            Err(foreign(name, &format!("damaged parquet file: {what}")))
+        }
+        Err(Refusal::Schema(source)) => Err(Error::Parquet {
+            file: name.to_owned(),
+            source,
+        }),
+        Err(Refusal::Malformed) => {
+            guarded(name, || ParquetMetaDataReader::decode_metadata(&bytes))?;
+            let reason = "damaged parquet file: its footer breaks the rules of the format";
+            Err(foreign(name, reason))
         }
     }
-    Ok(())
+}
+
+fn foreign(name: &str, reason: &str) -> Error {
+    Error::Foreign {
+        file: name.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 /// Runs a piece of the parquet crate on a user's file: what it refuses, and what makes it panic,

@@ -5,17 +5,24 @@
 //! rows say wins: metadata serves to cross-check, and where the two disagree a [`Finding`] says so.
 
 mod check;
+mod column;
 mod columns;
 mod episodes;
 mod files;
+mod fill;
 mod footer;
+mod group;
+mod hybrid;
 mod info;
 mod json;
 mod open;
 mod order;
+mod pages;
 mod read;
 mod scan;
+mod segments;
 mod template;
+mod thrift;
 mod v2;
 mod v3;
 
@@ -23,4 +30,4 @@ pub use check::{Finding, Kind};
 pub use episodes::{EpisodeTable, Span};
 pub use info::{Feature, Info, Layout};
 pub use open::Dataset;
-pub use read::{Matrix, Value};
+pub use read::{Column, Matrix, Value};

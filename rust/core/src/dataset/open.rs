@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::check::{Finding, Findings, Kind, ranges};
-use super::episodes::{EpisodeTable, TASK, runs};
+use super::episodes::{EpisodeTable, TASK};
 use super::files::{DataFile, exists, list_parquet};
+use super::footer::Schemas;
 use super::info::{DATA, INFO, Info, Layout};
+use super::segments::{Cutter, Run};
 use super::{v2, v3};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
@@ -179,13 +181,15 @@ fn scan_files(
     names: &[String],
     threads: usize,
     interrupt: &Interrupt<'_>,
-) -> Result<(Vec<DataFile>, Vec<super::episodes::Run>)> {
+) -> Result<(Vec<DataFile>, Vec<Run>)> {
     let jobs: Vec<(usize, &String)> = names.iter().enumerate().collect();
-    let outcomes = parallel::map(&jobs, threads, interrupt, |&(index, name)| {
-        let file = DataFile::open(root, name)?;
-        let runs = runs(&file, index, interrupt)?;
+    let schemas = Schemas::default();
+    let cut = |cutter: &mut Cutter, (index, name): (usize, &String)| {
+        let file = DataFile::open(root, name, &schemas)?;
+        let runs = cutter.runs(&file, index, interrupt)?;
         Ok((file, runs))
-    })?;
+    };
+    let outcomes = parallel::consume(jobs, threads, interrupt, Cutter::default, cut)?;
     let (mut files, mut all_runs, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for outcome in outcomes {
         match outcome {

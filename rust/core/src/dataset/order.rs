@@ -5,73 +5,37 @@
 //! are handed out, its `frame_index` is read. Where the order is another one, the span is replaced
 //! by spans that have it.
 
-use std::collections::BTreeMap;
-
 use super::columns::integers;
 use super::episodes::{EpisodeTable, FRAME, Span};
 use super::files::DataFile;
+use super::fill::Claim;
 use super::scan::{read_integers, scan, unusable};
-use crate::parallel::{self, Interrupt};
+use crate::parallel::Interrupt;
 use crate::{Error, Result};
 
-/// The spans of those episodes among `positions` whose rows do not lie as their statistics suggest.
-pub(super) fn reorder(
-    table: &EpisodeTable,
-    files: &[DataFile],
-    positions: &[usize],
-    threads: usize,
-    interrupt: &Interrupt<'_>,
-) -> Result<BTreeMap<usize, Vec<Span>>> {
-    let mut by_file: BTreeMap<usize, Vec<(Span, usize)>> = BTreeMap::new();
-    for &position in positions {
-        for &span in table
-            .spans(position)
-            .iter()
-            .filter(|span| span.unproven.is_some())
-        {
-            by_file.entry(span.file).or_default().push((span, position));
-        }
-    }
-    let jobs: Vec<_> = by_file.into_iter().collect();
-    let disordered = parallel::map(&jobs, threads, interrupt, |(file, spans)| {
-        disordered(&files[*file], spans, interrupt)
-    })?;
-    let mut suspects = Vec::new();
-    for found in disordered {
-        suspects.append(&mut found?);
-    }
-    suspects.sort_unstable();
-    suspects.dedup();
-    suspects
-        .into_iter()
-        .map(|position| Ok((position, sorted(table, files, position, interrupt)?)))
-        .collect()
-}
-
-/// Positions of the episodes whose span in `file` does not count up by one.
-fn disordered(
+/// The episodes whose claims, all of one file, do not hold.
+pub(super) fn disordered(
     file: &DataFile,
-    spans: &[(Span, usize)],
+    mut claims: Vec<Claim>,
     interrupt: &Interrupt<'_>,
 ) -> Result<Vec<usize>> {
-    let mut spans = spans.to_vec();
-    spans.sort_unstable_by_key(|(span, _)| span.first_row);
-    let ranges: Vec<_> = spans
+    claims.sort_unstable_by_key(|claim| claim.first_row);
+    let ranges: Vec<_> = claims
         .iter()
-        .map(|(span, _)| span.first_row..span.first_row + span.rows)
+        .map(|claim| claim.first_row..claim.first_row + claim.rows)
         .collect();
     let root = file.require(FRAME, "")?;
     let mut found = Vec::new();
     scan(file, &[root], &ranges, interrupt, |first_row, batch| {
-        let (span, position) = spans[spans.partition_point(|(s, _)| s.first_row <= first_row) - 1];
-        let expected = span.unproven.unwrap_or_default() + (first_row - span.first_row) as i64;
+        let claim = claims[claims.partition_point(|claim| claim.first_row <= first_row) - 1];
+        let expected = claim.frame + (first_row - claim.first_row) as i64;
         let frames =
             integers(batch.column(0)).map_err(|reason| unusable(file, FRAME, first_row, reason))?;
         let counts_up = frames.iter().enumerate().all(|(row, frame)| {
             frame.and_then(|frame| frame.checked_sub(row as i64)) == Some(expected)
         });
         if !counts_up {
-            found.push(position);
+            found.push(claim.episode);
         }
         Ok(())
     })?;
@@ -79,7 +43,7 @@ fn disordered(
 }
 
 /// The rows of one episode by their frames.
-fn sorted(
+pub(super) fn sorted(
     table: &EpisodeTable,
     files: &[DataFile],
     position: usize,

@@ -6,11 +6,12 @@ use std::ops::Range;
 use arrow_schema::DataType;
 
 use super::check::ranges;
+use super::columns::{append_vectors, integers};
 use super::episodes::Span;
-use super::files::DataFile;
+use super::fill::{Cell, Claim, Left, Piece, Sheet, Wanted, fill, spread};
 use super::open::Dataset;
-use super::order::reorder;
-use super::scan::{find_width, probe_width, prove_rows, read_integers, read_vectors};
+use super::order::{disordered, sorted};
+use super::scan::{find_width, probe_width, prove_rows, scan, unusable};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
@@ -34,70 +35,70 @@ pub enum Value {
     Vector,
 }
 
-/// What a call needs of one file.
-#[derive(Debug)]
-struct FilePlan {
-    file: usize,
-    pieces: Vec<Piece>,
-    /// The rows of all pieces: ascending, disjoint.
-    ranges: Vec<Range<usize>>,
+/// A column that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Column {
+    /// One integer a row.
+    Integers(Vec<i64>),
+    /// One number or one list of numbers a row, as float32.
+    Floats(Matrix),
 }
 
-/// What a call needs of all files, in their order.
-#[derive(Debug)]
-struct Plan {
-    files: Vec<FilePlan>,
-    /// Rows of the answer.
-    rows: usize,
+impl Column {
+    /// Room for `rows` rows; `width` is `None` for integers.
+    fn zeroed(rows: usize, width: Option<usize>) -> Result<Self> {
+        Ok(match width {
+            None => Self::Integers(zeroed(rows, 1)?),
+            Some(width) => Self::Floats(Matrix {
+                values: zeroed(rows, width)?,
+                width,
+            }),
+        })
+    }
+
+    fn sheet(&mut self) -> Sheet<'_> {
+        match self {
+            Self::Integers(values) => Sheet::Integers(values),
+            Self::Floats(Matrix { values, width }) => Sheet::Floats(values, *width),
+        }
+    }
 }
+
+/// What became of an attempt to read.
+enum Attempt {
+    Done(Vec<Column>),
+    /// Rows of these episodes do not lie as statistics suggest; these are the spans that do.
+    Reorder(BTreeMap<usize, Vec<Span>>),
+    /// The column at this place has rows of this width, and not of that which metadata claims.
+    Width(usize, usize),
+}
+
+/// Rows of a data set that a call wants, one window after the other: positions in the table of
+/// episodes, and frames.
+type Windows = [(usize, Range<usize>)];
 
 /// The widest vector that is believed on the word of metadata alone.
 const MAX_CLAIMED_WIDTH: u64 = 1 << 16;
 
-/// Rows of one file and where they go.
-#[derive(Debug, Clone, Copy)]
-struct Piece {
-    first_row: usize,
-    rows: usize,
-    /// First row of the output.
-    out: usize,
-}
-
 impl Dataset {
-    /// Reads a numeric column of the episodes at `positions`, one after the other, as rows of
-    /// float32; a null row or value is NaN.
-    pub fn read_vectors(
+    /// Reads columns of the episodes at `positions`, one episode after the other.
+    ///
+    /// A column of integers comes as such, and a null in it is an error; every other one as rows of
+    /// float32, where a null row or value is NaN.
+    pub fn read(
         &self,
-        column: &str,
+        columns: &[&str],
         positions: &[usize],
         threads: usize,
         interrupt: &Interrupt<'_>,
-    ) -> Result<Matrix> {
-        let windows = self.whole(positions);
-        self.gather_vectors(column, &windows, threads, interrupt)
-    }
-
-    /// Reads an integer column of the episodes at `positions`, one after the other; a null is an
-    /// error.
-    pub fn read_integers(
-        &self,
-        column: &str,
-        positions: &[usize],
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<Vec<i64>> {
-        let plan = self.plan(&self.whole(positions), threads, interrupt)?;
-        self.gather(column, &plan, 1, threads, interrupt, |file, ranges| {
-            let values = read_integers(file, column, ranges, interrupt)?;
-            values
-                .into_iter()
-                .collect::<Option<Vec<i64>>>()
-                .ok_or_else(|| Error::Column {
-                    file: file.name.clone(),
-                    column: column.to_owned(),
-                    reason: "it holds null, which no integer can express".to_owned(),
-                })
-        })
+    ) -> Result<Vec<Column>> {
+        let length = |position: usize| self.episodes().length[position] as usize;
+        let windows: Vec<_> = positions.iter().map(|&p| (p, 0..length(p))).collect();
+        let wanted: Result<Vec<_>> = columns
+            .iter()
+            .map(|&name| Ok((name, self.value(name)? == Value::Integer)))
+            .collect();
+        self.gather(&wanted?, &windows, threads, interrupt)
     }
 
     /// Reads the chunks of `chunk_size` frames of a numeric column that begin at frame `start[i]` of
@@ -125,13 +126,11 @@ impl Dataset {
             .zip(start)
             .map(|(&episode, &start)| self.window(episode, start, chunk_size))
             .collect();
-        self.gather_vectors(column, &windows?, threads, interrupt)
-    }
-
-    /// All frames of the episodes at `positions`.
-    fn whole(&self, positions: &[usize]) -> Vec<(usize, Range<usize>)> {
-        let length = |position: usize| self.episodes().length[position] as usize;
-        positions.iter().map(|&p| (p, 0..length(p))).collect()
+        let read = self.gather(&[(column, false)], &windows?, threads, interrupt)?;
+        match <[Column; 1]>::try_from(read) {
+            Ok([Column::Floats(matrix)]) => Ok(matrix),
+            _ => Err(Error::argument("one column of numbers was asked for")),
+        }
     }
 
     /// The frames of one chunk, once they are known to exist.
@@ -160,7 +159,7 @@ impl Dataset {
     pub fn value(&self, column: &str) -> Result<Value> {
         for file in self.files.iter().filter(|file| file.rows() > 0) {
             let root = file.require(column, "")?;
-            match file.metadata.schema().field(root).data_type() {
+            match file.footer.schema.arrow().field(root).data_type() {
                 DataType::Null => {}
                 integer if integer.is_integer() => return Ok(Value::Integer),
                 nested if nested.is_nested() => return Ok(Value::Vector),
@@ -170,70 +169,22 @@ impl Dataset {
         Ok(Value::Vector)
     }
 
-    fn gather_vectors(
+    /// Values in a row of `column`: those of the first row that is not null.
+    fn width(
         &self,
         column: &str,
-        windows: &[(usize, Range<usize>)],
-        threads: usize,
+        wanted: &BTreeMap<usize, Vec<Range<usize>>>,
         interrupt: &Interrupt<'_>,
-    ) -> Result<Matrix> {
-        let plan = self.plan(windows, threads, interrupt)?;
-        let width = self.width(column, &plan, interrupt)?;
-        let read = |file: &DataFile, ranges: &[Range<usize>]| {
-            read_vectors(file, column, width, ranges, interrupt)
-        };
-        let values = self.gather(column, &plan, width, threads, interrupt, read)?;
-        Ok(Matrix { values, width })
-    }
-
-    /// What the windows need of each file.
-    fn plan(
-        &self,
-        windows: &[(usize, Range<usize>)],
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<Plan> {
-        let mut positions: Vec<usize> = windows.iter().map(|&(position, _)| position).collect();
-        positions.sort_unstable();
-        positions.dedup();
-        let reordered = reorder(self.episodes(), &self.files, &positions, threads, interrupt)?;
-        let mut by_file: BTreeMap<usize, Vec<Piece>> = BTreeMap::new();
-        let mut rows = 0_usize;
-        for (position, frames) in windows {
-            let spans = reordered
-                .get(position)
-                .map_or_else(|| self.episodes().spans(*position), Vec::as_slice);
-            for (span, piece) in pieces(spans, frames, rows) {
-                by_file.entry(span.file).or_default().push(piece);
-            }
-            rows = rows.saturating_add(frames.len());
-        }
-        let files = by_file.into_iter().map(|(file, pieces)| {
-            let ranges = union(&pieces);
-            FilePlan {
-                file,
-                pieces,
-                ranges,
-            }
-        });
-        Ok(Plan {
-            files: files.collect(),
-            rows,
-        })
-    }
-
-    /// Values in a row of `column`: those of the first row that is not null.
-    fn width(&self, column: &str, plan: &Plan, interrupt: &Interrupt<'_>) -> Result<usize> {
+    ) -> Result<usize> {
         let claimed = self.claimed_width(column);
         // Where nothing is asked for, the first row of all stands in.
         let first = self.files.iter().position(|file| file.rows() > 0);
         let stand_in = first
-            .filter(|_| plan.files.is_empty())
+            .filter(|_| wanted.is_empty())
             .map(|file| (file, &[0..1][..]));
-        let planned = plan
-            .files
+        let planned = wanted
             .iter()
-            .map(|part| (part.file, part.ranges.as_slice()));
+            .map(|(&file, ranges)| (file, ranges.as_slice()));
         let mut rest = planned
             .chain(stand_in)
             .map(|(file, ranges)| (&self.files[file], ranges));
@@ -267,31 +218,236 @@ impl Dataset {
             .then_some(width as usize)
     }
 
-    /// Decodes the files of the plan, as many at a time as there are threads, and puts each piece in
-    /// its place among rows of `width` values.
-    fn gather<T: Copy + Default + Send>(
+    /// Reads columns, given by name and whether they are read as integers, over `windows`.
+    ///
+    /// What metadata and statistics say of widths and of the order of frames is taken at first; where
+    /// rows show that it is wrong, the call begins anew with what the rows say.
+    fn gather(
         &self,
-        column: &str,
-        plan: &Plan,
-        width: usize,
+        columns: &[(&str, bool)],
+        windows: &Windows,
         threads: usize,
         interrupt: &Interrupt<'_>,
-        read: impl Fn(&DataFile, &[Range<usize>]) -> Result<Vec<T>> + Sync,
-    ) -> Result<Vec<T>> {
-        for part in &plan.files {
-            prove_rows(&self.files[part.file], column, &part.ranges, interrupt)?;
-        }
-        let mut out = zeroed(plan.rows, width)?;
-        for wave in plan.files.chunks(threads.max(1)) {
-            let decoded = parallel::map(wave, threads, interrupt, |part| {
-                read(&self.files[part.file], &part.ranges)
-            })?;
-            for (part, values) in wave.iter().zip(decoded) {
-                scatter(&values?, part, &mut out, width);
+    ) -> Result<Vec<Column>> {
+        let mut reordered = BTreeMap::new();
+        let mut known: Vec<Option<usize>> = vec![None; columns.len()];
+        loop {
+            match self.attempt(columns, &known, windows, &reordered, threads, interrupt)? {
+                Attempt::Done(columns) => return Ok(columns),
+                Attempt::Reorder(mut spans) => reordered.append(&mut spans),
+                Attempt::Width(column, width) => known[column] = Some(width),
             }
         }
-        Ok(out)
     }
+
+    fn attempt(
+        &self,
+        columns: &[(&str, bool)],
+        known: &[Option<usize>],
+        windows: &Windows,
+        reordered: &BTreeMap<usize, Vec<Span>>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Attempt> {
+        let pieces = self.pieces(windows, reordered);
+        let rows = windows
+            .iter()
+            .fold(0_usize, |all, (_, frames)| all.saturating_add(frames.len()));
+        let by_file = ranges_by_file(&pieces);
+        let mut wanted = Vec::with_capacity(columns.len());
+        for (&(name, integers), known) in columns.iter().zip(known) {
+            let width = match (integers, known.or_else(|| self.claimed_width(name))) {
+                (true, _) => None,
+                (false, Some(width)) => Some(width),
+                (false, None) => Some(self.width(name, &by_file, interrupt)?),
+            };
+            for (&file, ranges) in &by_file {
+                prove_rows(&self.files[file], name, ranges, interrupt)?;
+            }
+            wanted.push(Wanted { name, width });
+        }
+        let mut answer = wanted
+            .iter()
+            .map(|wanted| Column::zeroed(rows, wanted.width))
+            .collect::<Result<Vec<_>>>()?;
+        let sheets = answer.iter_mut().map(Column::sheet).collect();
+        let claims = self.claims(windows, reordered);
+        let left = fill(
+            &self.files,
+            &wanted,
+            sheets,
+            &pieces,
+            &claims,
+            threads,
+            interrupt,
+        )?;
+        let suspects = self.suspects(&left, threads, interrupt)?;
+        if !suspects.is_empty() {
+            let sort = |&episode: &usize| {
+                let spans = sorted(self.episodes(), &self.files, episode, interrupt)?;
+                Ok((episode, spans))
+            };
+            return Ok(Attempt::Reorder(
+                suspects.iter().map(sort).collect::<Result<_>>()?,
+            ));
+        }
+        for (column, wanted) in wanted.iter().enumerate() {
+            let Some(assumed) = wanted.width.filter(|_| known[column].is_none()) else {
+                continue;
+            };
+            if left.cells.iter().any(|cell| cell.column == column) {
+                let width = self.width(wanted.name, &by_file, interrupt)?;
+                if width != assumed {
+                    return Ok(Attempt::Width(column, width));
+                }
+            }
+        }
+        self.read_rest(&wanted, left.cells, threads, interrupt)?;
+        Ok(Attempt::Done(answer))
+    }
+
+    /// The rows that hold the windows, in their order; those that follow one another as one piece.
+    fn pieces(&self, windows: &Windows, reordered: &BTreeMap<usize, Vec<Span>>) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::with_capacity(windows.len());
+        let mut rows = 0;
+        for (position, frames) in windows {
+            let spans = reordered
+                .get(position)
+                .map_or_else(|| self.episodes().spans(*position), Vec::as_slice);
+            for piece in cut(spans, frames, rows) {
+                match pieces.last_mut() {
+                    Some(last)
+                        if last.file == piece.file
+                            && last.first_row + last.rows == piece.first_row =>
+                    {
+                        last.rows += piece.rows;
+                    }
+                    _ => pieces.push(piece),
+                }
+            }
+            rows += frames.len();
+        }
+        pieces
+    }
+
+    /// What statistics claim of the order of frames in the episodes of the windows.
+    fn claims(&self, windows: &Windows, reordered: &BTreeMap<usize, Vec<Span>>) -> Vec<Claim> {
+        let mut positions: Vec<usize> = windows.iter().map(|&(position, _)| position).collect();
+        positions.sort_unstable();
+        positions.dedup();
+        let open = positions.iter().filter(|p| !reordered.contains_key(p));
+        open.flat_map(|&episode| {
+            let spans = self.episodes().spans(episode).iter();
+            spans.filter_map(move |span| {
+                Some(Claim {
+                    file: span.file,
+                    first_row: span.first_row,
+                    rows: span.rows,
+                    frame: span.unproven?,
+                    episode,
+                })
+            })
+        })
+        .collect()
+    }
+
+    /// The episodes whose rows do not lie as statistics claim.
+    fn suspects(
+        &self,
+        left: &Left<'_>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Vec<usize>> {
+        let mut by_file: BTreeMap<usize, Vec<Claim>> = BTreeMap::new();
+        for claim in &left.claims {
+            by_file.entry(claim.file).or_default().push(*claim);
+        }
+        let mut suspects = left.disordered.clone();
+        let work = |(): &mut (), (file, claims): (usize, Vec<Claim>)| {
+            disordered(&self.files[file], claims, interrupt)
+        };
+        let found = parallel::consume(by_file, threads, interrupt, || (), work)?;
+        for found in found {
+            suspects.append(&mut found?);
+        }
+        suspects.sort_unstable();
+        suspects.dedup();
+        Ok(suspects)
+    }
+
+    /// Reads the general way what was left.
+    fn read_rest(
+        &self,
+        wanted: &[Wanted<'_>],
+        cells: Vec<Cell<'_>>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        let mut jobs: BTreeMap<(usize, usize), Vec<(Range<usize>, Sheet<'_>)>> = BTreeMap::new();
+        for cell in cells {
+            let job = jobs.entry((cell.column, cell.file)).or_default();
+            job.push((cell.rows, cell.out));
+        }
+        let work = |(): &mut (), ((column, file), sheets): ((usize, usize), Vec<_>)| {
+            self.read_generally(file, wanted[column].name, sheets, interrupt)
+        };
+        let done = parallel::consume(jobs, threads, interrupt, || (), work)?;
+        done.into_iter().collect()
+    }
+
+    fn read_generally(
+        &self,
+        file: usize,
+        name: &str,
+        sheets: Vec<(Range<usize>, Sheet<'_>)>,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        let file = &self.files[file];
+        let ranges = union(sheets.iter().map(|(rows, _)| rows.clone()).collect());
+        let root = file.require(name, "")?;
+        let (mut floats, mut wholes, mut width) = (Vec::new(), Vec::new(), 1);
+        for (rows, sheet) in sheets {
+            match sheet {
+                Sheet::Floats(out, values) => {
+                    width = values;
+                    floats.push((rows, out));
+                }
+                Sheet::Integers(out) => wholes.push((rows, out)),
+            }
+        }
+        let mut block = Vec::new();
+        scan(file, &[root], &ranges, interrupt, |first_row, batch| {
+            let array = batch.column(0);
+            let fault = |reason| unusable(file, name, first_row, reason);
+            if wholes.is_empty() {
+                block.clear();
+                append_vectors(array, width, &mut block).map_err(fault)?;
+                spread(first_row, &block, width, &mut floats);
+                return Ok(());
+            }
+            let values: Option<Vec<i64>> = integers(array).map_err(fault)?.into_iter().collect();
+            let values = values.ok_or_else(|| Error::Column {
+                file: file.name.clone(),
+                column: name.to_owned(),
+                reason: "it holds null, which no integer can express".to_owned(),
+            })?;
+            spread(first_row, &values, 1, &mut wholes);
+            Ok(())
+        })
+    }
+}
+
+/// The rows of each file that the pieces want: ascending, disjoint.
+fn ranges_by_file(pieces: &[Piece]) -> BTreeMap<usize, Vec<Range<usize>>> {
+    let mut by_file: BTreeMap<usize, Vec<Range<usize>>> = BTreeMap::new();
+    for piece in pieces {
+        let rows = piece.first_row..piece.first_row + piece.rows;
+        by_file.entry(piece.file).or_default().push(rows);
+    }
+    for ranges in by_file.values_mut() {
+        *ranges = union(std::mem::take(ranges));
+    }
+    by_file
 }
 
 /// Room for `rows` rows of `width` values, all zero.
@@ -306,37 +462,24 @@ fn zeroed<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
 }
 
 /// The parts of the spans that hold the `frames` of an episode, to be written from row `out` on.
-fn pieces<'a>(
-    spans: &'a [Span],
-    frames: &Range<usize>,
-    out: usize,
-) -> impl Iterator<Item = (&'a Span, Piece)> {
+fn cut(spans: &[Span], frames: &Range<usize>, out: usize) -> impl Iterator<Item = Piece> {
     let frames = frames.clone();
     let mut first_frame = 0;
     spans.iter().filter_map(move |span| {
         let here = first_frame..first_frame + span.rows;
         first_frame = here.end;
         let (begin, end) = (frames.start.max(here.start), frames.end.min(here.end));
-        (begin < end).then(|| {
-            let first_row = span.first_row + begin - here.start;
-            (
-                span,
-                Piece {
-                    first_row,
-                    rows: end - begin,
-                    out: out + begin - frames.start,
-                },
-            )
+        (begin < end).then(|| Piece {
+            file: span.file,
+            first_row: span.first_row + begin - here.start,
+            rows: end - begin,
+            out: out + begin - frames.start,
         })
     })
 }
 
-/// The rows of all pieces: ascending, disjoint ranges.
-fn union(pieces: &[Piece]) -> Vec<Range<usize>> {
-    let mut ranges: Vec<_> = pieces
-        .iter()
-        .map(|piece| piece.first_row..piece.first_row + piece.rows)
-        .collect();
+/// The same rows as ascending, disjoint ranges.
+fn union(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut merged: Vec<Range<usize>> = Vec::new();
     for range in ranges {
@@ -348,23 +491,6 @@ fn union(pieces: &[Piece]) -> Vec<Range<usize>> {
     merged
 }
 
-/// Copies every piece out of `values`, which holds the rows of the ranges one after the other.
-fn scatter<T: Copy>(values: &[T], part: &FilePlan, out: &mut [T], width: usize) {
-    let FilePlan { pieces, ranges, .. } = part;
-    let mut before = Vec::with_capacity(ranges.len());
-    let mut rows = 0;
-    for range in ranges {
-        before.push(rows);
-        rows += range.len();
-    }
-    for piece in pieces {
-        let range = ranges.partition_point(|range| range.end <= piece.first_row);
-        let from = (before[range] + piece.first_row - ranges[range].start) * width;
-        let length = piece.rows * width;
-        out[piece.out * width..][..length].copy_from_slice(&values[from..from + length]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -372,41 +498,14 @@ mod tests {
     #[test]
     fn a_window_over_several_spans_is_cut_at_their_borders() {
         let spans = [Span::new(0, 10, 3), Span::new(1, 0, 2), Span::new(0, 50, 4)];
-        let got: Vec<_> = pieces(&spans, &(2..7), 100)
-            .map(|(span, piece)| (span.file, piece.first_row, piece.rows, piece.out))
+        let got: Vec<_> = cut(&spans, &(2..7), 100)
+            .map(|piece| (piece.file, piece.first_row, piece.rows, piece.out))
             .collect();
         assert_eq!(got, [(0, 12, 1, 100), (1, 0, 2, 101), (0, 50, 2, 103)]);
     }
 
     #[test]
-    fn overlapping_pieces_are_decoded_once_and_copied_each() {
-        let pieces = [
-            Piece {
-                first_row: 4,
-                rows: 3,
-                out: 0,
-            },
-            Piece {
-                first_row: 5,
-                rows: 3,
-                out: 3,
-            },
-            Piece {
-                first_row: 20,
-                rows: 1,
-                out: 6,
-            },
-        ];
-        let ranges = union(&pieces);
-        assert_eq!(ranges, [4..8, 20..21]);
-        let values = [4, 5, 6, 7, 20];
-        let mut out = [0; 7];
-        let part = FilePlan {
-            file: 0,
-            pieces: pieces.to_vec(),
-            ranges,
-        };
-        scatter(&values, &part, &mut out, 1);
-        assert_eq!(out, [4, 5, 6, 5, 6, 7, 20]);
+    fn overlapping_ranges_are_united() {
+        assert_eq!(union(vec![5..8, 20..21, 4..7]), [4..8, 20..21]);
     }
 }

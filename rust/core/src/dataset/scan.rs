@@ -9,7 +9,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
-use super::columns::{Unusable, append_vectors, integers, vector_type, widths};
+use super::columns::{Unusable, integers, vector_type, widths};
 use super::files::{DataFile, Pread, guarded};
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
@@ -77,14 +77,14 @@ fn reader(
     roots: &[usize],
     ranges: &[Range<usize>],
 ) -> Result<ParquetRecordBatchReader> {
-    let (groups, selection) = selection(&file.group_starts, ranges);
+    let (groups, selection) = selection(&file.footer.group_starts, ranges);
+    let metadata = file.arrow_metadata()?;
     let handle = Pread::open(&file.path).map_err(|source| Error::Io {
         file: file.name.clone(),
         source,
     })?;
     guarded(&file.name, || {
-        let builder =
-            ParquetRecordBatchReaderBuilder::new_with_metadata(handle, file.metadata.clone());
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(handle, metadata);
         let mask = ProjectionMask::roots(builder.parquet_schema(), roots.iter().copied());
         builder
             .with_projection(mask)
@@ -136,19 +136,6 @@ fn read_column<T>(
             .map_err(|reason| unusable(file, column, first_row, reason))
     })?;
     Ok(values)
-}
-
-/// Reads a numeric column as row-major float32 rows of `width` values.
-pub(super) fn read_vectors(
-    file: &DataFile,
-    column: &str,
-    width: usize,
-    ranges: &[Range<usize>],
-    interrupt: &Interrupt<'_>,
-) -> Result<Vec<f32>> {
-    read_column(file, column, ranges, interrupt, |array, rows| {
-        append_vectors(array, width, rows)
-    })
 }
 
 /// Reads an integer column; null where there is none.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::check::Listed;
 use super::columns::{integers, loose_integers};
 use super::files::{DataFile, list_parquet};
+use super::footer::Schemas;
 use super::info::Info;
 use super::scan::{scan, unusable};
 use crate::parallel::Interrupt;
@@ -25,7 +26,7 @@ pub(super) fn tasks(
     interrupt: &Interrupt<'_>,
 ) -> Result<BTreeMap<i64, Option<String>>> {
     const INDEX: &str = "task_index";
-    let file = DataFile::open(root, TASKS)?;
+    let file = DataFile::open(root, TASKS, &Schemas::default())?;
     let index = file.require(INDEX, "")?;
     let text = text_column(&file);
     let roots: Vec<usize> = std::iter::once(index)
@@ -56,12 +57,11 @@ pub(super) fn tasks(
 
 /// The column that holds the task text: `task`, else the pandas index, else `index`.
 fn text_column(file: &DataFile) -> Option<(usize, String)> {
-    let metadata = file
-        .metadata
-        .metadata()
-        .file_metadata()
-        .key_value_metadata();
-    let pandas = metadata
+    let metadata = file.arrow_metadata().ok();
+    let pairs = metadata
+        .as_ref()
+        .and_then(|metadata| metadata.metadata().file_metadata().key_value_metadata());
+    let pandas = pairs
         .and_then(|pairs| pairs.iter().find(|pair| pair.key == "pandas"))
         .and_then(|pair| serde_json::from_str::<Value>(pair.value.as_deref()?).ok());
     let index = pandas
@@ -75,7 +75,7 @@ fn text_column(file: &DataFile) -> Option<(usize, String)> {
     ];
     candidates.into_iter().find_map(|name| {
         let root = file.root_column(name)?;
-        let field = file.metadata.schema().field(root);
+        let field = file.footer.schema.arrow().field(root);
         matches!(
             field.data_type(),
             DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View
@@ -99,8 +99,9 @@ fn texts(array: &dyn Array) -> Vec<Option<String>> {
 /// The episodes as listed, ascending.
 pub(super) fn episodes(root: &Path, info: &Info, interrupt: &Interrupt<'_>) -> Result<Vec<Listed>> {
     let mut listed = Vec::new();
+    let schemas = Schemas::default();
     for name in list_parquet(root, EPISODES)? {
-        let file = DataFile::open(root, &name)?;
+        let file = DataFile::open(root, &name, &schemas)?;
         file.require("episode_index", "")?;
         // Statistics of every feature stand beside these, a hundred columns and more.
         let roots: Vec<usize> = COLUMNS

@@ -1,0 +1,120 @@
+"""The bars: what each bench has to reach, by capability, and whether it did.
+
+They hold for the data sets of size L. A new capability adds its own table to `BARS`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from data import DIMS, EPISODES, Config, dataset, lengths_and_tasks
+from paired import NUMPY, OURS, rounds_for
+from suite import DRAWN, PARTITION, POLARS, PYARROW, STATISTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from paired import Result
+
+MB = 10**6
+SIZE = "L"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What one bench has to reach."""
+
+    times: Mapping[str, float]
+    """By side: how many times as long as ours it has to take, in the median of pairs."""
+    memory: Callable[[Config], int] | None = None
+    """The most bytes that ours may hold over what the process held before."""
+
+
+class Verdict(NamedTuple):
+    """One bar beside what was measured."""
+
+    capability: str
+    case: str
+    what: str
+    bar: str
+    measured: str
+    verdict: str
+
+
+def _scan_memory(variant: str, config: Config) -> int:
+    """Bytes of the result and the footers, and 64 MB."""
+    config = config.of(variant)
+    frames = int(lengths_and_tasks(config.episodes, config.tasks)[0].sum())
+    footers = 0
+    for path in dataset(config, variant).glob("data/chunk-*/*.parquet"):
+        with path.open("rb") as file:
+            file.seek(-8, 2)
+            footers += int.from_bytes(file.read(4), "little")
+    return frames * (8 + 4 * DIMS) + footers + 64 * MB
+
+
+def _scan(variant: str, times: Mapping[str, float]) -> Bar:
+    return Bar(times, partial(_scan_memory, variant))
+
+
+BARS: Mapping[str, Mapping[str, Bar]] = {
+    "scan and statistics": {
+        "scan-rec": _scan("rec", {NUMPY: 50, PYARROW: 4, POLARS: 8}),
+        "scan-conv": _scan("conv", {NUMPY: 100, PYARROW: 5}),
+        "scan-zstd": _scan("zstd", {NUMPY: 12, PYARROW: 1.8, POLARS: 1.8}),
+        "scan-v21": _scan("v21", {NUMPY: 25, POLARS: 4}),
+        **{f"scan-{name}-1thread": Bar({PYARROW: 1}) for name in ("rec", "conv", "zstd", "v21")},
+        "fit-input-rec": Bar({NUMPY: 150, DRAWN: 4}, lambda _: 150 * MB),
+        "fit-input-conv": Bar({NUMPY: 100, PYARROW: 5}, lambda _: 300 * MB),
+        "episodes-rec": Bar({NUMPY: 8, STATISTICS: 4}),
+        "quantile-4.8M": Bar({NUMPY: 8, PARTITION: 3}),
+        "quantile-51k": Bar({NUMPY: 2, PARTITION: 1.2}),
+        "rank-arrays": Bar({NUMPY: 300, POLARS: 12}),
+        "rank-dicts": Bar({NUMPY: 20}),
+    },
+}
+
+
+def names() -> set[str]:
+    """All benches that have a bar."""
+    return {name for bars in BARS.values() for name in bars}
+
+
+def verdicts(results: Mapping[str, Result], config: Config) -> Iterator[Verdict]:
+    """Each bar of the benches that ran."""
+    for capability, bars in BARS.items():
+        for name, bar in bars.items():
+            if name in results:
+                for what in _of_case(results[name], bar, config):
+                    yield Verdict(capability, name, *what)
+
+
+def _of_case(result: Result, bar: Bar, config: Config) -> Iterator[tuple[str, str, str, str]]:
+    for side, wanted in bar.times.items():
+        what, bound = f"{side} / {OURS}", f"≥ {wanted:g}"
+        if side not in result.seconds:
+            yield what, bound, "", "not measured"
+            continue
+        ratios = result.ratios(side)
+        middle = statistics.median(ratios)
+        measured = f"{middle:.3g} ({min(ratios):.3g} to {max(ratios):.3g}), {result.rounds} pairs"
+        enough = result.rounds >= rounds_for(max(map(max, result.seconds.values())))
+        yield what, bound, measured, _verdict(middle >= wanted, enough, config)
+    if bar.memory is not None:
+        what, most = f"memory of {OURS}", bar.memory(config)
+        peak = result.peak.get(OURS)
+        measured = "" if peak is None else f"{peak / MB:,.0f} MB"
+        verdict = "not measured" if peak is None else _verdict(peak <= most, True, config)
+        yield what, f"≤ {most / MB:,.0f} MB", measured, verdict
+
+
+def _verdict(reached: bool, enough: bool, config: Config) -> str:
+    verdict = "reached" if reached else "NOT REACHED"
+    if not enough:
+        verdict += ", too few pairs"
+    if config.episodes != EPISODES[SIZE]:
+        verdict += f", not at size {SIZE}"
+    return verdict
