@@ -11,6 +11,7 @@ import pytest
 import bars
 import data
 import paired
+import peer_files
 import run
 import suite
 
@@ -58,7 +59,6 @@ def test_there_are_fewer_pairs_where_a_run_is_long(config: data.Config) -> None:
     assert (paired.rounds_for(5.0), paired.rounds_for(5.1)) == (7, 3)
     case = paired.Case("x", dict.fromkeys([paired.NUMPY, paired.OURS], lambda _: 1))
     assert paired.measure("x", case, config).rounds == 7
-    assert paired.measure("x", case, config, rounds=2).rounds == 2
 
 
 def test_a_file_per_episode_is_never_more_than_5000(config: data.Config) -> None:
@@ -77,7 +77,7 @@ def test_every_bar_belongs_to_a_side_of_a_bench(config: data.Config) -> None:
             sides = suite.SUITE[name](config).sides
             unknown = set(bar.times) - set(sides)
             assert unknown <= {suite.POLARS}, name
-            assert not unknown or name == "rank-arrays"
+            assert not (unknown and peer_files.HAS_POLARS) or name == "rank-arrays"
 
 
 def test_a_bar_is_held_against_the_median_and_the_memory() -> None:
@@ -152,7 +152,7 @@ def test_bars_are_printed_after_the_table(
         "NumPy / vlaprep",
         "pyarrow, row-group statistics / vlaprep",
     ]
-    assert "1 pairs" in verdicts
+    assert "pairs: 1)" in verdicts
     assert "not at size L" in verdicts
 
 

@@ -100,7 +100,8 @@ def _of_case(result: Result, bar: Bar, config: Config) -> Iterator[tuple[str, st
             continue
         ratios = result.ratios(side)
         middle = statistics.median(ratios)
-        measured = f"{middle:.3g} ({min(ratios):.3g} to {max(ratios):.3g}), {result.rounds} pairs"
+        span = f"{min(ratios):.3g} to {max(ratios):.3g}"
+        measured = f"{middle:.3g} ({span}; pairs: {result.rounds})"
         enough = result.rounds >= rounds_for(max(map(max, result.seconds.values())))
         yield what, bound, measured, _verdict(middle >= wanted, enough, config)
     if bar.memory is not None:

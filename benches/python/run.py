@@ -82,8 +82,9 @@ def preamble(config: Config, rounds: int | None) -> str:
         for name in VARIANTS
         if config.of(name) != config
     )
-    pairs = f"{rounds} pairs" if rounds else f"{ROUNDS} pairs, {FEW_ROUNDS} where a run takes over "
-    pairs += "" if rounds else f"{LONG:g} s"
+    pairs = f"{ROUNDS} pairs, {FEW_ROUNDS} where a run takes over {LONG:g} s"
+    if rounds is not None:
+        pairs = f"{rounds} pair{'s' * (rounds > 1)}"
     debug = "" if _native.__build__ == "release" else "**Not a release build: no times.** "
     text = (
         f"{debug}Datasets of {config.episodes:,} episodes, {int(lengths.sum()):,} frames, {DIMS} "
