@@ -1,6 +1,6 @@
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,7 @@ class Reader:
         root: str | PathLike[str],
         episodes: Sequence[int] | NDArray[np.int64] | None = None,
         num_threads: int = 0,
+        engine: Literal["pages", "arrow"] = "pages",
     ) -> Reader: ...
     @property
     def codebase_version(self) -> str: ...

@@ -8,10 +8,10 @@ use std::thread::available_parallelism;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatchIterator, RecordBatchReader};
 use numpy::{PyArray1, PyArrayDyn};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use vlaprep_core::dataset::{Column, Dataset, EpisodeTable, Matrix, Span, Value};
+use vlaprep_core::dataset::{Column, Dataset, Engine, EpisodeTable, Matrix, Span, Value};
 
 use crate::arrays::{Input, column as column_of, output};
 use crate::gate;
@@ -52,13 +52,22 @@ type Feature<'a> = (&'a str, &'a [u64], Option<&'a [String]>);
 impl Reader {
     #[new]
     #[allow(clippy::needless_pass_by_value, reason = "a path is extracted owned")]
-    #[pyo3(signature = (root, episodes=None, num_threads=0))]
+    #[pyo3(signature = (root, episodes=None, num_threads=0, engine="pages"))]
     fn new(
         py: Python<'_>,
         root: PathBuf,
         episodes: Option<&Bound<'_, PyAny>>,
         num_threads: usize,
+        engine: &str,
     ) -> PyResult<Self> {
+        let engine = match engine {
+            "pages" => Engine::Pages,
+            "arrow" => Engine::Arrow,
+            other => {
+                let message = format!("engine must be 'pages' or 'arrow', got {other:?}");
+                return Err(PyValueError::new_err(message));
+            }
+        };
         let threads = match num_threads {
             0 => available_parallelism().map_or(1, NonZero::get),
             some => some,
@@ -68,7 +77,7 @@ impl Reader {
             .transpose()?;
         let ids = ids.as_ref().map(Input::values).transpose()?;
         let dataset = gate::run(py, |interrupt| {
-            Dataset::open(&root, ids, threads, interrupt)
+            Dataset::open_with(engine, &root, ids, threads, interrupt)
         })?;
         Ok(Self { dataset, threads })
     }

@@ -11,6 +11,7 @@ use super::column::{ColumnReader, Number, Scratch, Shape, Stop};
 use super::episodes::FRAME;
 use super::files::DataFile;
 use super::group::{Buffers, RowGroup};
+use super::open::Engine;
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
@@ -113,6 +114,7 @@ const BLOCK_ROWS: usize = 1 << 13;
 /// Fills the `sheets` of the `wanted` columns by the `pieces`, which follow one another in the answer, and looks
 /// at the `claims`.
 pub(super) fn fill<'a>(
+    engine: Engine,
     files: &[DataFile],
     wanted: &[Wanted<'_>],
     sheets: Vec<Sheet<'a>>,
@@ -122,9 +124,13 @@ pub(super) fn fill<'a>(
     interrupt: &Interrupt<'_>,
 ) -> Result<Left<'a>> {
     let units = units(files, sheets, pieces, claims);
-    let outcomes = parallel::consume(units, threads, interrupt, Desk::default, |desk, unit| {
-        desk.work(&files[unit.file], wanted, unit, interrupt)
-    })?;
+    let outcomes = parallel::consume(
+        units,
+        threads,
+        interrupt,
+        || Desk::new(engine),
+        |desk, unit| desk.work(&files[unit.file], wanted, unit, interrupt),
+    )?;
     let mut left = Left::default();
     for outcome in outcomes {
         let mut part = outcome?;
@@ -229,8 +235,8 @@ impl<'a> Dealer<'a> {
 }
 
 /// What a thread works with from unit to unit.
-#[derive(Default)]
 struct Desk {
+    engine: Engine,
     buffers: Buffers,
     window: Vec<u8>,
     floats: Bench<f32>,
@@ -254,17 +260,18 @@ struct Shapes {
 }
 
 impl Shapes {
-    fn of(file: &DataFile, wanted: &[Wanted<'_>]) -> Result<Self> {
+    fn of(engine: Engine, file: &DataFile, wanted: &[Wanted<'_>]) -> Result<Self> {
         let schema = &file.footer.schema;
         let shape = |wanted: &Wanted<'_>| -> Result<Option<Shape>> {
             let root = file.require(wanted.name, "")?;
-            Ok(match wanted.width {
-                Some(width) => Shape::of::<f32>(schema, root, width),
-                None => Shape::of::<i64>(schema, root, 1),
+            Ok(match (engine, wanted.width) {
+                (Engine::Arrow, _) => None,
+                (Engine::Pages, Some(width)) => Shape::of::<f32>(schema, root, width),
+                (Engine::Pages, None) => Shape::of::<i64>(schema, root, 1),
             })
         };
         let columns = wanted.iter().map(shape).collect::<Result<Vec<_>>>()?;
-        let frame = file.root_column(FRAME);
+        let frame = file.root_column(FRAME).filter(|_| engine == Engine::Pages);
         let frame = frame.and_then(|root| Shape::of::<i64>(schema, root, 1));
         let leaves = |shapes: &mut dyn Iterator<Item = &Option<Shape>>| {
             let set: BTreeSet<usize> = shapes.flatten().map(|shape| shape.leaf).collect();
@@ -284,6 +291,16 @@ impl Shapes {
 }
 
 impl Desk {
+    fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            buffers: Buffers::default(),
+            window: Vec::new(),
+            floats: Bench::default(),
+            integers: Bench::default(),
+        }
+    }
+
     fn work<'a>(
         &mut self,
         file: &DataFile,
@@ -292,7 +309,7 @@ impl Desk {
         interrupt: &Interrupt<'_>,
     ) -> Result<Left<'a>> {
         let handle = File::open(&file.path).map_err(|error| file.io_error(error))?;
-        let shapes = Shapes::of(file, wanted)?;
+        let shapes = Shapes::of(self.engine, file, wanted)?;
         let mut left = Left::default();
         for mut job in unit.groups {
             let leaves = if job.claims.is_empty() {

@@ -29,5 +29,5 @@ mod v3;
 pub use check::{Finding, Kind};
 pub use episodes::{EpisodeTable, Span};
 pub use info::{Feature, Info, Layout};
-pub use open::Dataset;
+pub use open::{Dataset, Engine};
 pub use read::{Column, Matrix, Value};

@@ -13,6 +13,17 @@ use super::{v2, v3};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
+/// What decodes pages. The answers are the same.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// Pages go straight into the answer where they prove to be plain numbers; the Arrow reader does
+    /// the rest.
+    #[default]
+    Pages,
+    /// The Arrow reader does everything, as a check and for comparison.
+    Arrow,
+}
+
 /// An open data set: what its metadata, footers and id columns say.
 #[derive(Debug)]
 pub struct Dataset {
@@ -21,6 +32,7 @@ pub struct Dataset {
     tasks: BTreeMap<i64, String>,
     episodes: EpisodeTable,
     findings: Vec<Finding>,
+    pub(super) engine: Engine,
 }
 
 impl Dataset {
@@ -29,6 +41,17 @@ impl Dataset {
     ///
     /// Every data file is looked at; all that are broken are named at once.
     pub fn open(
+        root: &Path,
+        selection: Option<&[i64]>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Self> {
+        Self::open_with(Engine::default(), root, selection, threads, interrupt)
+    }
+
+    /// As [`open`](Self::open), with an engine of choice.
+    pub fn open_with(
+        engine: Engine,
         root: &Path,
         selection: Option<&[i64]>,
         threads: usize,
@@ -62,7 +85,7 @@ impl Dataset {
         if names.is_empty() {
             return Err(nothing("it has no data files (*.parquet)"));
         }
-        let (files, runs) = scan_files(root, &names, threads, interrupt)?;
+        let (files, runs) = scan_files(engine, root, &names, threads, interrupt)?;
         let mut episodes = EpisodeTable::assemble(runs, &files, &mut findings)?;
         let tasks = tasks(root, &info, &mut findings, interrupt)?;
         if files
@@ -104,6 +127,7 @@ impl Dataset {
             tasks,
             episodes,
             findings: findings.finish(),
+            engine,
         })
     }
 
@@ -177,6 +201,7 @@ fn data_files(root: &Path, info: &Info, findings: &mut Findings) -> Result<Vec<S
 
 /// Opens every file and cuts it into runs.
 fn scan_files(
+    engine: Engine,
     root: &Path,
     names: &[String],
     threads: usize,
@@ -189,7 +214,7 @@ fn scan_files(
         let runs = cutter.runs(&file, index, interrupt)?;
         Ok((file, runs))
     };
-    let outcomes = parallel::consume(jobs, threads, interrupt, Cutter::default, cut)?;
+    let outcomes = parallel::consume(jobs, threads, interrupt, || Cutter::new(engine), cut)?;
     let (mut files, mut all_runs, mut broken) = (Vec::new(), Vec::new(), Vec::new());
     for outcome in outcomes {
         match outcome {

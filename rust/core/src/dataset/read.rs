@@ -273,6 +273,7 @@ impl Dataset {
         let sheets = answer.iter_mut().map(Column::sheet).collect();
         let claims = self.claims(windows, reordered);
         let left = fill(
+            self.engine,
             &self.files,
             &wanted,
             sheets,

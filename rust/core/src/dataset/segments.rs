@@ -11,6 +11,7 @@ use super::columns::integers;
 use super::episodes::{EPISODE, FRAME, Span, TASK};
 use super::files::DataFile;
 use super::group::{Buffers, RowGroup};
+use super::open::Engine;
 use super::scan::{scan, unusable};
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
@@ -38,8 +39,8 @@ impl Run {
 }
 
 /// What a thread cuts files with.
-#[derive(Default)]
 pub(super) struct Cutter {
+    engine: Engine,
     buffers: Buffers,
     columns: [Column; 3],
 }
@@ -53,6 +54,14 @@ struct Column {
 }
 
 impl Cutter {
+    pub(super) fn new(engine: Engine) -> Self {
+        Self {
+            engine,
+            buffers: Buffers::default(),
+            columns: Default::default(),
+        }
+    }
+
     /// Cuts the file at `index` of the data set into runs.
     pub(super) fn runs(
         &mut self,
@@ -92,7 +101,10 @@ impl Cutter {
             return Ok(left);
         }
         let handle = File::open(&file.path).map_err(|error| file.io_error(error))?;
-        let shapes = ids.shapes(file);
+        let shapes = match self.engine {
+            Engine::Pages => ids.shapes(file),
+            Engine::Arrow => None,
+        };
         for &group in groups {
             let begun = (runs.len(), runs.last().copied());
             let outcome = match &shapes {
