@@ -299,8 +299,9 @@ fn read_footer(file: &File, size: u64) -> io::Result<Result<Bytes, &'static str>
     if let Some(begin) = before.len().checked_sub(length) {
         return Ok(Ok(Bytes::copy_from_slice(&before[begin..])));
     }
-    let mut footer = vec![0; length];
+    let mut footer = vec![0; length - before.len()];
     file.read_exact_at(&mut footer, size - TAIL - length as u64)?;
+    footer.extend_from_slice(before);
     Ok(Ok(footer.into()))
 }
 

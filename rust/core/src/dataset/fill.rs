@@ -161,9 +161,18 @@ fn units<'a>(
     cuts.sort_by_key(|(file, group, rows, _)| (*file, *group, rows.start));
     let mut proofs = Vec::with_capacity(claims.len());
     for claim in claims {
+        let file = &files[claim.file];
         let rows = claim.first_row..claim.first_row + claim.rows;
-        let parts = by_group(&files[claim.file], rows);
-        proofs.extend(parts.map(|(group, rows)| (claim.file, group, rows, *claim)));
+        proofs.extend(by_group(file, rows).map(|(group, rows)| {
+            let first_row = file.footer.group_starts[group] + rows.start;
+            let part = Claim {
+                first_row,
+                rows: rows.len(),
+                frame: claim.frame + (first_row - claim.first_row) as i64,
+                ..*claim
+            };
+            (claim.file, group, rows, part)
+        }));
     }
     proofs.sort_by_key(|(file, group, rows, _)| (*file, *group, rows.start));
 

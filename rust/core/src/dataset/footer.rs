@@ -194,18 +194,12 @@ impl ColumnChunk {
 pub(super) struct Footer {
     bytes: Bytes,
     pub(super) schema: Arc<FileSchema>,
-    groups: Vec<Group>,
+    /// Ranges of the id columns in every row group, where statistics tell them.
+    ids: Vec<[Option<Range>; IDS.len()]>,
+    /// Place within the footer of every column chunk, leaf after leaf, row group after row group.
+    places: Vec<u32>,
     /// First row of every row group, and the number of rows in all.
     pub(super) group_starts: Vec<usize>,
-}
-
-/// What is kept of a row group.
-#[derive(Debug)]
-struct Group {
-    /// Place of its first column chunk within the footer.
-    columns_at: u32,
-    /// Ranges of the id columns, where statistics tell them.
-    ids: [Option<Range>; IDS.len()],
 }
 
 /// The most rows that a file is believed to have: beyond, its footer is damaged for sure.
@@ -217,7 +211,8 @@ impl Footer {
         let mut walk = Walk {
             data_end,
             schema: None,
-            groups: Vec::new(),
+            ids: Vec::new(),
+            places: Vec::new(),
             group_starts: vec![0],
         };
         let mut cursor = Cursor::new(&bytes, 0);
@@ -230,7 +225,7 @@ impl Footer {
                     let elements = bytes.get(begin..cursor.at()).ok_or(Refusal::Malformed)?;
                     walk.schema = Some(schemas.get(elements).map_err(Refusal::Schema)?);
                 }
-                (4, kind::LIST) if walk.groups.is_empty() => walk.row_groups(&mut cursor)?,
+                (4, kind::LIST) if walk.ids.is_empty() => walk.row_groups(&mut cursor)?,
                 (2 | 4, _) => return Err(Refusal::Malformed),
                 (8, _) => return Err(Refusal::Encrypted),
                 (_, other) => cursor.skip(other)?,
@@ -238,13 +233,15 @@ impl Footer {
         }
         let Walk {
             schema,
-            groups,
+            ids,
+            places,
             group_starts,
             ..
         } = walk;
         Ok(Self {
             schema: schema.ok_or(Refusal::Malformed)?,
-            groups,
+            ids,
+            places,
             group_starts,
             bytes,
         })
@@ -257,10 +254,10 @@ impl Footer {
 
     /// The ranges of `episode_index`, `frame_index` and `task_index` in a row group.
     pub(super) fn id_ranges(&self, group: usize) -> [Option<Range>; IDS.len()] {
-        self.groups[group].ids
+        self.ids[group]
     }
 
-    /// The chunks of a row group at the ascending `leaves`.
+    /// The chunks of a row group at the `leaves`.
     pub(super) fn chunks(
         &self,
         group: usize,
@@ -268,14 +265,10 @@ impl Footer {
         chunks: &mut Vec<ColumnChunk>,
     ) -> Result<(), Malformed> {
         chunks.clear();
-        let mut cursor = Cursor::new(&self.bytes, self.groups[group].columns_at as usize);
-        let mut next = 0;
-        for &leaf in leaves {
-            for _ in next..leaf {
-                cursor.skip(kind::STRUCT)?;
-            }
-            chunks.push(column_chunk(&mut cursor)?);
-            next = leaf + 1;
+        let all = self.schema.parquet().num_columns();
+        for leaf in leaves {
+            let place = self.places[group * all + leaf] as usize;
+            chunks.push(column_chunk(&mut Cursor::new(&self.bytes, place))?);
         }
         Ok(())
     }
@@ -295,7 +288,8 @@ fn arrow_metadata(footer: &[u8]) -> parquet::errors::Result<ArrowReaderMetadata>
 struct Walk {
     data_end: u64,
     schema: Option<Arc<FileSchema>>,
-    groups: Vec<Group>,
+    ids: Vec<[Option<Range>; IDS.len()]>,
+    places: Vec<u32>,
     group_starts: Vec<usize>,
 }
 
@@ -311,20 +305,24 @@ impl Walk {
     }
 
     fn row_group(&mut self, cursor: &mut Cursor<'_>, schema: &FileSchema) -> Result<(), Refusal> {
-        let (mut columns_at, mut rows) = (None, None);
+        let (mut described, mut rows) = (false, None);
         let mut found = [None; IDS.len()];
         let mut last = 0;
         while let Some(field) = cursor.field(&mut last)? {
             match field {
                 (1, kind::LIST) => {
-                    columns_at = Some(self.columns(cursor, schema, &mut found)?);
+                    self.columns(cursor, schema, &mut found)?;
+                    // A second list would shift the places of all that follow.
+                    if std::mem::replace(&mut described, true) {
+                        return Err(Refusal::Malformed);
+                    }
                 }
                 (3, kind::I64 | kind::I32) => rows = Some(cursor.integer()?),
                 (_, other) => cursor.skip(other)?,
             }
         }
-        let (columns_at, rows) = columns_at.zip(rows).ok_or(Refusal::Malformed)?;
-        let group = self.groups.len();
+        let rows = rows.filter(|_| described).ok_or(Refusal::Malformed)?;
+        let group = self.ids.len();
         let before = self.group_starts.last().copied().unwrap_or(0);
         let all = usize::try_from(rows)
             .map_err(|_| Refusal::Impossible(format!("row group {group} has {rows} rows")))?
@@ -337,25 +335,26 @@ impl Walk {
             let trusted = id.zip(chunk).filter(|(_, chunk)| chunk.values == rows);
             *range = trusted.and_then(|(id, chunk)| id_range(cursor, id, &chunk));
         }
-        self.groups.push(Group { columns_at, ids });
+        self.ids.push(ids);
         self.group_starts.push(all);
         Ok(())
     }
 
-    /// Steps over the column chunks of a row group, and says where they begin.
+    /// Steps over the column chunks of a row group.
     fn columns(
-        &self,
+        &mut self,
         cursor: &mut Cursor<'_>,
         schema: &FileSchema,
         found: &mut [Option<ColumnChunk>; IDS.len()],
-    ) -> Result<u32, Refusal> {
+    ) -> Result<(), Refusal> {
         let (length, element) = cursor.list()?;
         let leaves = schema.parquet().num_columns();
         if length != leaves || (element != kind::STRUCT && length > 0) {
             return Err(Refusal::Malformed);
         }
-        let begin = u32::try_from(cursor.at()).map_err(|_| Refusal::Malformed)?;
         for leaf in 0..length {
+            let place = u32::try_from(cursor.at()).map_err(|_| Refusal::Malformed)?;
+            self.places.push(place);
             let chunk = column_chunk(cursor)?;
             if chunk.encrypted {
                 return Err(Refusal::Encrypted);
@@ -366,7 +365,7 @@ impl Walk {
                 return Err(Refusal::Impossible(format!(
                     "column {column:?} of row group {} does not lie within the file, so bytes are \
                      missing",
-                    self.groups.len()
+                    self.ids.len()
                 )));
             }
             for (id, found) in schema.ids.iter().zip(&mut *found) {
@@ -375,7 +374,7 @@ impl Walk {
                 }
             }
         }
-        Ok(begin)
+        Ok(())
     }
 }
 

@@ -8,7 +8,7 @@ use super::footer::{ColumnChunk, Footer};
 use super::pages::Source;
 
 /// Bytes between wanted column chunks that are read along with them rather than in another call.
-const GAP: u64 = 1 << 14;
+const GAP: u64 = 1 << 12;
 
 /// The most bytes that are read at once for several columns.
 const TOGETHER: u64 = 1 << 22;

@@ -120,6 +120,11 @@ impl Runs {
 
     #[inline]
     fn head(&mut self, bytes: &[u8]) -> Option<u64> {
+        let first = self.byte(bytes)?;
+        if first < 0x80 {
+            return Some(first.into());
+        }
+        self.at -= 1;
         let mut head = 0;
         for shift in (0..63).step_by(7) {
             let byte = self.byte(bytes)?;
@@ -173,99 +178,122 @@ fn packed_are(bytes: &[u8], width: u32, level: u32, count: usize) -> bool {
 
 /// Whether the first `count` repetition levels of the stream `bytes[stream]` are those of lists of
 /// `length` values each, when the first of them is the value at `phase` within its list: 0 where a
-/// list begins, 1 elsewhere.
+/// list begins, 1 elsewhere. `bytes` goes on for [`PADDING`] behind the stream.
+///
+/// Writers change between repeats and packed groups every few values here, so this is the loop that
+/// sees the most runs; it keeps nothing but the distance to the next beginning.
 pub(super) fn are_lists(
     bytes: &[u8],
     stream: Range<usize>,
     length: usize,
-    mut phase: usize,
+    phase: usize,
     count: usize,
 ) -> bool {
     let Some(mut runs) = Runs::new(bytes, stream.start, stream.end, 1) else {
         return false;
     };
-    let begins = begins(length);
+    let begins = (0..64).step_by(length).fold(0, |all, bit| all | 1 << bit);
+    let mut lists = Lists {
+        length,
+        begins,
+        ahead: (length - phase) % length,
+    };
     let mut left = count;
     while left > 0 {
-        let taken = match runs.next(bytes, left) {
-            Some(Run::Repeat { value: 1, left }) if phase > 0 && left <= length - phase => left,
-            Some(Run::Repeat { value: 0, left }) if length == 1 || (phase == 0 && left == 1) => {
-                left
-            }
-            Some(Run::Packed { at, left, .. }) => {
-                if !packed_are_lists(&bytes[at..], length, begins, phase, left) {
-                    return false;
-                }
-                left
-            }
-            _ => return false,
-        };
-        phase = (phase + taken) % length;
-        left -= taken;
-    }
-    true
-}
-
-/// The places below 64 at which a list of `length` values begins, when one begins at 0.
-fn begins(length: usize) -> u64 {
-    (0..64).step_by(length).fold(0, |all, bit| all | 1 << bit)
-}
-
-/// Holds `count` one-bit levels against the pattern, 64 at a time. A run of them begins at a byte.
-fn packed_are_lists(
-    bytes: &[u8],
-    length: usize,
-    begins: u64,
-    mut phase: usize,
-    count: usize,
-) -> bool {
-    let mut left = count;
-    let mut words = bytes.chunks(8);
-    while left > 0 {
-        let Some(chunk) = words.next() else {
+        let Some(run) = runs.open(bytes) else {
             return false;
         };
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        let here = left.min(64);
-        if chunk.len() * 8 < here {
+        let (Run::Repeat { left: here, .. } | Run::Packed { left: here, .. }) = run;
+        let here = here.min(left);
+        let fits = match run {
+            Run::Repeat { value: 1, .. } => lists.ahead >= here,
+            Run::Repeat { .. } => length == 1 || (lists.ahead == 0 && here == 1),
+            Run::Packed { at, .. } => lists.fit(bytes, at, here),
+        };
+        if !fits {
             return false;
         }
-        let until_begin = (length - phase) % length;
-        let zeros = if until_begin < 64 {
-            begins << until_begin
-        } else {
-            0
-        };
-        let wrong = u64::from_le_bytes(word) ^ !zeros;
-        if wrong << (64 - here) != 0 {
-            return false;
-        }
-        phase = (phase + here) % length;
+        lists.pass(here);
         left -= here;
     }
     true
 }
 
-/// Unpacks 8 values of `W` bits from the start of a block.
+/// Where lists begin among the levels ahead.
+struct Lists {
+    length: usize,
+    /// The places below 64 at which a list begins, when one begins at 0.
+    begins: u64,
+    /// Levels before the next beginning.
+    ahead: usize,
+}
+
+impl Lists {
+    fn pass(&mut self, count: usize) {
+        if self.ahead < count {
+            self.ahead += (count - self.ahead).div_ceil(self.length) * self.length;
+        }
+        self.ahead -= count;
+    }
+
+    /// Holds `count` one-bit levels, packed from the byte at `at` on, against the pattern; 64 at a
+    /// time.
+    fn fit(&self, bytes: &[u8], at: usize, count: usize) -> bool {
+        let mut here = Self { ..*self };
+        let mut left = count;
+        for at in (at..).step_by(8) {
+            let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk) else {
+                return false;
+            };
+            let begins = if here.ahead < 64 {
+                here.begins << here.ahead
+            } else {
+                0
+            };
+            let wrong = u64::from_le_bytes(*word) ^ !begins;
+            if left <= 64 {
+                return wrong << (64 - left) == 0;
+            }
+            if wrong != 0 {
+                return false;
+            }
+            here.pass(64);
+            left -= 64;
+        }
+        false
+    }
+}
+
+/// The entries of `table` that the 8 packed `W`-bit indices at the start of a block name; `None`
+/// where one names none.
+///
+/// Two indices are cut out of each load. They go straight from there to the table: an array of
+/// indices in between would cost as much as all the rest.
 #[inline]
-fn unpack<const W: usize>(block: &[u8; PADDING]) -> [u32; 8] {
-    let mask = (1_u64 << W) - 1;
-    std::array::from_fn(|value| {
-        let bit = value * W;
-        let at = bit / 8;
-        let word = u64::from_le_bytes([
-            block[at],
-            block[at + 1],
-            block[at + 2],
-            block[at + 3],
-            block[at + 4],
-            block[at + 5],
-            block[at + 6],
-            block[at + 7],
-        ]);
-        ((word >> (bit % 8)) & mask) as u32
-    })
+fn eight<const W: usize, T: Copy>(block: &[u8; PADDING], table: &[T]) -> Option<[T; 8]> {
+    let word = |pair: usize| {
+        let at = 2 * pair * W / 8;
+        block[at..]
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes))
+    };
+    let words = [word(0), word(1), word(2), word(3)];
+    let entry = |value: usize| {
+        let pair = value / 2;
+        let shift = 2 * pair * W % 8 + value % 2 * W;
+        let index = words[pair] >> shift & ((1 << W) - 1);
+        table.get(index as usize).copied()
+    };
+    Some([
+        entry(0)?,
+        entry(1)?,
+        entry(2)?,
+        entry(3)?,
+        entry(4)?,
+        entry(5)?,
+        entry(6)?,
+        entry(7)?,
+    ])
 }
 
 /// Fills `out` with the entries of `table` that the packed `W`-bit indices name, from the one at
@@ -277,42 +305,42 @@ fn look_up<const W: usize, T: Copy>(
     table: &[T],
     out: &mut [T],
 ) -> bool {
-    let mut blocks = (at..).step_by(W.max(1));
-    let mut next = || {
-        let at = if W == 0 { at } else { blocks.next()? };
-        bytes.get(at..)?.first_chunk().map(unpack::<W>)
+    let group = |group: usize| {
+        let block = bytes.get(at + group * W..)?.first_chunk()?;
+        eight::<W, T>(block, table)
     };
-    let fill = |indices: &[u32], out: &mut [T]| {
-        let mut fits = true;
-        for (value, &index) in out.iter_mut().zip(indices) {
-            match table.get(index as usize) {
-                Some(&entry) => *value = entry,
-                None => fits = false,
-            }
-        }
-        fits
+    // The last group may be cut short, and of a group that is, no more than its part may be looked at.
+    let part = |number: usize, skip: usize, out: &mut [T]| {
+        let block = bytes.get(at + number * W..).and_then(<[u8]>::first_chunk);
+        let Some(block) = block else { return false };
+        out.iter_mut().zip(skip..).all(|(value, index)| {
+            let entry = table.get(one::<W>(block, index));
+            entry.map(|&entry| *value = entry).is_some()
+        })
     };
-    let head = if first == 0 {
-        0
-    } else {
-        out.len().min(8 - first)
-    };
-    let (head, rest) = out.split_at_mut(head);
-    if !head.is_empty() {
-        let Some(indices) = next() else { return false };
-        if !fill(&indices[first..], head) {
-            return false;
-        }
+    let begun = usize::from(first > 0);
+    let (head, rest) = out.split_at_mut(begun * out.len().min(8 - first));
+    if !part(0, first, head) {
+        return false;
     }
+    let mut number = begun;
     let mut whole = rest.chunks_exact_mut(8);
-    for eight in &mut whole {
-        let Some(indices) = next() else { return false };
-        if !fill(&indices, eight) {
+    for values in &mut whole {
+        let Some(entries) = group(number) else {
             return false;
-        }
+        };
+        values.copy_from_slice(&entries);
+        number += 1;
     }
-    let tail = whole.into_remainder();
-    tail.is_empty() || next().is_some_and(|indices| fill(&indices, tail))
+    part(number, 0, whole.into_remainder())
+}
+
+/// The packed `W`-bit index at place `value` of a block.
+fn one<const W: usize>(block: &[u8; PADDING], value: usize) -> usize {
+    let bit = value * W;
+    let bytes = block[bit / 8..].first_chunk();
+    let word = bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes));
+    (word >> (bit % 8) & ((1 << W) - 1)) as usize
 }
 
 impl Runs {

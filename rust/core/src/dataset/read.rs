@@ -13,7 +13,7 @@ use super::open::Dataset;
 use super::order::{disordered, sorted};
 use super::scan::{find_width, probe_width, prove_rows, scan, unusable};
 use crate::parallel::{self, Interrupt};
-use crate::{Error, Result};
+use crate::{Error, Result, memory};
 
 /// A row-major matrix.
 #[derive(Debug, Clone, PartialEq)]
@@ -452,14 +452,9 @@ fn ranges_by_file(pieces: &[Piece]) -> BTreeMap<usize, Vec<Range<usize>>> {
 }
 
 /// Room for `rows` rows of `width` values, all zero.
-fn zeroed<T: Clone + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
-    let refuse = || Error::TooLarge { rows, width };
-    let length = rows.checked_mul(width).ok_or_else(refuse)?;
-    // An allocation that fails takes the process down: ask first.
-    Vec::<T>::new()
-        .try_reserve_exact(length)
-        .map_err(|_| refuse())?;
-    Ok(vec![T::default(); length])
+fn zeroed<T: Copy + Default>(rows: usize, width: usize) -> Result<Vec<T>> {
+    let values = rows.checked_mul(width).and_then(memory::zeroed);
+    values.ok_or(Error::TooLarge { rows, width })
 }
 
 /// The parts of the spans that hold the `frames` of an episode, to be written from row `out` on.

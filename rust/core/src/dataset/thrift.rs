@@ -144,7 +144,12 @@ impl<'a> Cursor<'a> {
             kind::BINARY => self.binary().map(drop),
             kind::LIST | kind::SET => {
                 let (length, element) = self.list()?;
-                (0..length).try_for_each(|_| self.skip_element(element, depth + 1))
+                match element {
+                    kind::I16 | kind::I32 | kind::I64 => {
+                        (0..length).try_for_each(|_| self.varint().map(drop))
+                    }
+                    _ => (0..length).try_for_each(|_| self.skip_element(element, depth + 1)),
+                }
             }
             kind::MAP => {
                 let length = self.varint()?;
