@@ -68,6 +68,7 @@ ci: ## what a change has to pass, with the time of each stage
 
 .PHONY: slow
 slow: $(MADE)/wheel $(MADE)/group-test ## long searches, other Pythons and transformers (an hour)
+	VLAPREP_FUZZ_SECONDS=300 cargo test $(LOCKED) -p vlaprep-core --test fuzz -- --nocapture
 	VLAPREP_WHEEL=$$(echo dist/*.whl) pytest $(PYTEST) -m "slow or not slow" \
 	    --hypothesis-profile=deep --timeout=3600
 

@@ -10,9 +10,12 @@
 use std::io;
 use std::ops::Range;
 
+use arrow_array::ArrayRef;
 use arrow_schema::DataType;
 
-use super::footer::{ColumnChunk, FileSchema, physical};
+use super::chunk::{ColumnChunk, physical};
+use super::columns::{Unusable, append_vectors, integers};
+use super::footer::FileSchema;
 use super::hybrid::{PADDING, Runs, all_are, are_lists};
 use super::pages::{Codec, Header, Inflater, Source, page};
 
@@ -43,6 +46,9 @@ pub(super) trait Number: Copy + Default + Send + Sync {
 
     /// Converts PLAIN values of the physical type `from`; `bytes` holds as many as `out`.
     fn convert(from: i64, bytes: &[u8], out: &mut [Self]);
+
+    /// Appends rows of `width` values that the Arrow reader gives.
+    fn append(array: &ArrayRef, width: usize, out: &mut Vec<Self>) -> Result<(), Unusable>;
 }
 
 /// Converts each value by `$number`, eight or four bytes at a time.
@@ -68,6 +74,10 @@ impl Number for f32 {
             _ => convert!(bytes, out, i64, |v| v as f32),
         }
     }
+
+    fn append(array: &ArrayRef, width: usize, out: &mut Vec<Self>) -> Result<(), Unusable> {
+        append_vectors(array, width, out)
+    }
 }
 
 impl Number for i64 {
@@ -80,6 +90,14 @@ impl Number for i64 {
             physical::INT32 => convert!(bytes, out, i32, i64::from),
             _ => convert!(bytes, out, i64, |v| v),
         }
+    }
+
+    fn append(array: &ArrayRef, _: usize, out: &mut Vec<Self>) -> Result<(), Unusable> {
+        for value in integers(array)? {
+            let null = || "it holds null, which no integer can express".to_owned();
+            out.push(value.ok_or_else(|| Unusable::Type(null()))?);
+        }
+        Ok(())
     }
 }
 

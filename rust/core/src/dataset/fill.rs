@@ -7,35 +7,15 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::ops::Range;
 
-use super::column::{ColumnReader, Number, Scratch, Shape, Stop};
+use super::cells::{Sheet, read_cells};
+use super::column::{Scratch, Shape, Stop};
 use super::episodes::FRAME;
 use super::files::DataFile;
 use super::group::{Buffers, RowGroup};
 use super::open::Engine;
+use super::units::{Claim, GroupJob, Piece, Unit, units};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
-
-/// Rows of one file and where they go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Piece {
-    pub(super) file: usize,
-    /// First row within the file.
-    pub(super) first_row: usize,
-    pub(super) rows: usize,
-    /// First row of the answer.
-    pub(super) out: usize,
-}
-
-/// Rows whose frames are to be seen to count up from `frame`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Claim {
-    pub(super) file: usize,
-    pub(super) first_row: usize,
-    pub(super) rows: usize,
-    pub(super) frame: i64,
-    /// The episode, by its position in the table.
-    pub(super) episode: usize,
-}
 
 /// A column that a call wants.
 #[derive(Debug, Clone, Copy)]
@@ -43,33 +23,6 @@ pub(super) struct Wanted<'a> {
     pub(super) name: &'a str,
     /// Numbers in a row of float32; `None` for one integer a row.
     pub(super) width: Option<usize>,
-}
-
-/// A column of the answer, as it fills.
-#[derive(Debug)]
-pub(super) enum Sheet<'a> {
-    /// Row-major rows of so many values.
-    Floats(&'a mut [f32], usize),
-    /// One value a row.
-    Integers(&'a mut [i64]),
-}
-
-impl<'a> Sheet<'a> {
-    /// Takes the first `rows` rows off.
-    fn split_off(&mut self, rows: usize) -> Self {
-        match self {
-            Self::Floats(values, width) => {
-                let (head, tail) = std::mem::take(values).split_at_mut(rows * *width);
-                *values = tail;
-                Self::Floats(head, *width)
-            }
-            Self::Integers(values) => {
-                let (head, tail) = std::mem::take(values).split_at_mut(rows);
-                *values = tail;
-                Self::Integers(head)
-            }
-        }
-    }
 }
 
 /// What the files could not give the quick way.
@@ -92,24 +45,8 @@ pub(super) struct Cell<'a> {
     pub(super) out: Sheet<'a>,
 }
 
-/// What a call wants of one row group; rows count from its first.
-struct GroupJob<'a> {
-    group: usize,
-    cuts: Vec<(Range<usize>, Vec<Option<Sheet<'a>>>)>,
-    claims: Vec<(Range<usize>, Claim)>,
-}
-
-/// Row groups of one file, enough to be worth the opening.
-struct Unit<'a> {
-    file: usize,
-    groups: Vec<GroupJob<'a>>,
-}
-
-/// Rows after which a unit is large enough.
-const UNIT_ROWS: usize = 1 << 15;
-
 /// Rows decoded between two looks at the caller's interrupt.
-const BLOCK_ROWS: usize = 1 << 13;
+pub(super) const BLOCK_ROWS: usize = 1 << 13;
 
 /// Fills the `sheets` of the `wanted` columns by the `pieces`, which follow one another in the answer, and looks
 /// at the `claims`.
@@ -139,108 +76,6 @@ pub(super) fn fill<'a>(
         left.disordered.append(&mut part.disordered);
     }
     Ok(left)
-}
-
-/// Cuts pieces and claims at the borders of row groups and deals them out.
-fn units<'a>(
-    files: &[DataFile],
-    mut sheets: Vec<Sheet<'a>>,
-    pieces: &[Piece],
-    claims: &[Claim],
-) -> Vec<Unit<'a>> {
-    let mut cuts = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let rows = piece.first_row..piece.first_row + piece.rows;
-        for (group, rows) in by_group(&files[piece.file], rows) {
-            let outs = sheets
-                .iter_mut()
-                .map(|sheet| Some(sheet.split_off(rows.len())));
-            cuts.push((piece.file, group, rows.clone(), outs.collect::<Vec<_>>()));
-        }
-    }
-    cuts.sort_by_key(|(file, group, rows, _)| (*file, *group, rows.start));
-    let mut proofs = Vec::with_capacity(claims.len());
-    for claim in claims {
-        let file = &files[claim.file];
-        let rows = claim.first_row..claim.first_row + claim.rows;
-        proofs.extend(by_group(file, rows).map(|(group, rows)| {
-            let first_row = file.footer.group_starts[group] + rows.start;
-            let part = Claim {
-                first_row,
-                rows: rows.len(),
-                frame: claim.frame + (first_row - claim.first_row) as i64,
-                ..*claim
-            };
-            (claim.file, group, rows, part)
-        }));
-    }
-    proofs.sort_by_key(|(file, group, rows, _)| (*file, *group, rows.start));
-
-    let mut dealer = Dealer::default();
-    let (mut cuts, mut proofs) = (cuts.into_iter().peekable(), proofs.into_iter().peekable());
-    loop {
-        let next_cut = cuts.peek().map(|(file, group, ..)| (*file, *group));
-        let next_proof = proofs.peek().map(|(file, group, ..)| (*file, *group));
-        let Some((file, group)) = next_cut.into_iter().chain(next_proof).min() else {
-            return dealer.units;
-        };
-        let here = |f: usize, g: usize| (f, g) == (file, group);
-        let mut job = GroupJob {
-            group,
-            cuts: Vec::new(),
-            claims: Vec::new(),
-        };
-        while let Some((_, _, rows, outs)) = cuts.next_if(|(f, g, ..)| here(*f, *g)) {
-            job.cuts.push((rows, outs));
-        }
-        while let Some((_, _, rows, claim)) = proofs.next_if(|(f, g, ..)| here(*f, *g)) {
-            job.claims.push((rows, claim));
-        }
-        dealer.deal(file, job);
-    }
-}
-
-/// The row groups that hold `rows` of a file, and which of their own rows these are.
-fn by_group(file: &DataFile, rows: Range<usize>) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let starts = &file.footer.group_starts;
-    let first = starts.partition_point(|&start| start <= rows.start) - 1;
-    (first..starts.len() - 1)
-        .map(|group| (group, starts[group], starts[group + 1]))
-        .take_while(move |&(_, start, _)| start < rows.end)
-        .filter(|(_, start, end)| start < end)
-        .map({
-            let rows = rows.clone();
-            move |(group, start, end)| {
-                (
-                    group,
-                    rows.start.max(start) - start..rows.end.min(end) - start,
-                )
-            }
-        })
-}
-
-/// Puts consecutive row groups of a file into one unit, up to a number of rows.
-#[derive(Default)]
-struct Dealer<'a> {
-    units: Vec<Unit<'a>>,
-    rows: usize,
-}
-
-impl<'a> Dealer<'a> {
-    fn deal(&mut self, file: usize, job: GroupJob<'a>) {
-        let rows: usize = job.cuts.iter().map(|(rows, _)| rows.len()).sum();
-        match self.units.last_mut() {
-            Some(unit) if unit.file == file && self.rows < UNIT_ROWS => {
-                unit.groups.push(job);
-                self.rows += rows;
-            }
-            _ => {
-                let groups = vec![job];
-                self.units.push(Unit { file, groups });
-                self.rows = rows;
-            }
-        }
-    }
 }
 
 /// What a thread works with from unit to unit.
@@ -368,7 +203,7 @@ impl Desk {
 }
 
 /// What came out; `None` where it is left to the general reader.
-fn served<T>(outcome: Result<T, Stop>, file: &DataFile) -> Result<Option<T>> {
+pub(super) fn served<T>(outcome: Result<T, Stop>, file: &DataFile) -> Result<Option<T>> {
     match outcome {
         Ok(value) => Ok(Some(value)),
         Err(Stop::Declined) => Ok(None),
@@ -456,64 +291,110 @@ impl<'a> GroupJob<'a> {
     }
 }
 
-/// Reads `cells`, rows of one row group with the part of the answer that is theirs, in the order of
-/// their first rows. They may overlap: a row that several want is decoded once.
-fn read_cells<T: Number>(
-    reader: &mut ColumnReader<'_, T>,
-    cells: &mut [(Range<usize>, &mut [T])],
-    width: usize,
-    block: &mut Vec<T>,
-    interrupt: &Interrupt<'_>,
-) -> Result<(), Stop> {
-    let mut row = 0;
-    let mut rest = cells;
-    while !rest.is_empty() {
-        let (count, rows) = first_cluster(rest);
-        let (cluster, behind) = rest.split_at_mut(count);
-        rest = behind;
-        reader.skip(rows.start - row)?;
-        row = rows.end;
-        if let [(_, out)] = cluster {
-            for part in out.chunks_mut(BLOCK_ROWS * width) {
-                interrupt.check().map_err(|_| Stop::Interrupted)?;
-                reader.read(part)?;
-            }
-            continue;
-        }
-        for first in rows.clone().step_by(BLOCK_ROWS) {
-            interrupt.check().map_err(|_| Stop::Interrupted)?;
-            block.resize((rows.end - first).min(BLOCK_ROWS) * width, T::default());
-            reader.read(block)?;
-            spread(first, block, width, cluster);
-        }
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::sync::Arc;
 
-/// How many cells from the first on overlap, each with one before it; and the rows of all these.
-fn first_cluster<T>(cells: &[(Range<usize>, &mut [T])]) -> (usize, Range<usize>) {
-    let mut rows = cells[0].0.clone();
-    let mut count = 1;
-    while let Some((next, _)) = cells.get(count).filter(|(next, _)| next.start < rows.end) {
-        rows.end = rows.end.max(next.end);
-        count += 1;
-    }
-    (count, rows)
-}
+    use arrow_array::types::Float32Type;
+    use arrow_array::{ArrayRef, Int64Array, ListArray, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::basic::{Compression, Encoding, ZstdLevel};
+    use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
 
-/// Copies the rows of `values`, the first of which is `first`, to all `cells` that want them.
-pub(super) fn spread<T: Copy>(
-    first: usize,
-    values: &[T],
-    width: usize,
-    cells: &mut [(Range<usize>, &mut [T])],
-) {
-    let end = first + values.len() / width;
-    for (rows, out) in cells {
-        let (from, to) = (rows.start.max(first), rows.end.min(end));
-        if from < to {
-            let values = &values[(from - first) * width..(to - first) * width];
-            out[(from - rows.start) * width..][..values.len()].copy_from_slice(values);
+    use super::*;
+    use crate::dataset::Dataset;
+
+    const FILE: &str = "data/chunk-000/file-000.parquet";
+
+    /// Two episodes of 60 frames.
+    fn write(root: &Path, properties: WriterPropertiesBuilder) {
+        fs::create_dir_all(root.join("meta")).unwrap();
+        fs::create_dir_all(root.join("data/chunk-000")).unwrap();
+        fs::write(
+            root.join("meta/info.json"),
+            r#"{"codebase_version": "v3.0"}"#,
+        )
+        .unwrap();
+        let row = |row: i64| Some(vec![Some((row % 7) as f32), Some(0.5), Some(row as f32)]);
+        let action = ListArray::from_iter_primitive::<Float32Type, _, _>((0..120).map(row));
+        let ids = |of: fn(i64) -> i64| -> ArrayRef {
+            Arc::new(Int64Array::from_iter_values((0..120).map(of)))
+        };
+        let batch = RecordBatch::try_from_iter([
+            ("action", Arc::new(action) as ArrayRef),
+            ("frame_index", ids(|row| row % 60)),
+            ("episode_index", ids(|row| row / 60)),
+        ]);
+        let batch = batch.unwrap();
+        let properties = properties
+            .set_max_row_group_row_count(Some(60))
+            .set_write_batch_size(16)
+            .set_data_page_row_count_limit(32)
+            .build();
+        let file = File::create(root.join(FILE)).unwrap();
+        let mut writer = ArrowWriter::try_new(file, batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    }
+
+    /// How many cells and claims are left to the Arrow reader.
+    fn left(properties: WriterPropertiesBuilder) -> (usize, usize) {
+        let root = tempfile::tempdir().unwrap();
+        write(root.path(), properties);
+        let never = Interrupt::never();
+        let dataset = Dataset::open(root.path(), None, 1, &never).unwrap();
+        let (mut action, mut frames) = (vec![0.0; 360], vec![0; 120]);
+        let wanted = [("action", Some(3)), ("frame_index", None)];
+        let wanted = wanted.map(|(name, width)| Wanted { name, width });
+        let sheets = vec![Sheet::Floats(&mut action, 3), Sheet::Integers(&mut frames)];
+        let piece = |first_row| Piece {
+            file: 0,
+            first_row,
+            rows: 60,
+            out: first_row,
+        };
+        let claim = Claim {
+            file: 0,
+            first_row: 60,
+            rows: 60,
+            frame: 0,
+            episode: 1,
+        };
+        let (engine, files) = (Engine::Pages, &dataset.files);
+        let pieces = [piece(0), piece(60)];
+        let left = fill(engine, files, &wanted, sheets, &pieces, &[claim], 1, &never).unwrap();
+        assert!(left.disordered.is_empty());
+        (left.cells.len(), left.claims.len())
+    }
+
+    #[test]
+    fn what_robots_record_is_read_from_its_pages() {
+        let base = WriterProperties::builder;
+        let zstd = Compression::ZSTD(ZstdLevel::default());
+        let served = [
+            base(),
+            base().set_compression(Compression::SNAPPY),
+            base()
+                .set_compression(zstd)
+                .set_writer_version(WriterVersion::PARQUET_2_0)
+                .set_encoding(Encoding::PLAIN)
+                .set_dictionary_enabled(false),
+            base()
+                .set_dictionary_page_size_limit(64)
+                .set_compression(Compression::SNAPPY),
+            base()
+                .set_writer_version(WriterVersion::PARQUET_2_0)
+                .set_dictionary_enabled(true),
+        ];
+        for (index, properties) in served.into_iter().enumerate() {
+            // Version 2 falls back from dictionaries to encodings of differences for integers.
+            assert_eq!(left(properties), (0, 0), "writer {index}");
         }
+        let split = base()
+            .set_encoding(Encoding::BYTE_STREAM_SPLIT)
+            .set_dictionary_enabled(false);
+        assert_eq!(left(split), (4, 1));
     }
 }

@@ -3,8 +3,9 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::chunk::ColumnChunk;
 use super::column::{ColumnReader, Number, Scratch, Shape, Stop};
-use super::footer::{ColumnChunk, Footer};
+use super::footer::Footer;
 use super::pages::Source;
 
 /// Bytes between wanted column chunks that are read along with them rather than in another call.

@@ -4,7 +4,9 @@
 //! metadata and parquet footers; data pages are read only where footers cannot answer. What the
 //! rows say wins: metadata serves to cross-check, and where the two disagree a [`Finding`] says so.
 
+mod cells;
 mod check;
+mod chunk;
 mod column;
 mod columns;
 mod episodes;
@@ -21,8 +23,10 @@ mod pages;
 mod read;
 mod scan;
 mod segments;
+mod stream;
 mod template;
 mod thrift;
+mod units;
 mod v2;
 mod v3;
 

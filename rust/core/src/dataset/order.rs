@@ -8,8 +8,8 @@
 use super::columns::integers;
 use super::episodes::{EpisodeTable, FRAME, Span};
 use super::files::DataFile;
-use super::fill::Claim;
 use super::scan::{read_integers, scan, unusable};
+use super::units::Claim;
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
 

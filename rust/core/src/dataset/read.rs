@@ -5,13 +5,14 @@ use std::ops::Range;
 
 use arrow_schema::DataType;
 
+use super::cells::{Sheet, read_sheets, union};
 use super::check::ranges;
-use super::columns::{append_vectors, integers};
 use super::episodes::Span;
-use super::fill::{Cell, Claim, Left, Piece, Sheet, Wanted, fill, spread};
+use super::fill::{Cell, Left, Wanted, fill};
 use super::open::Dataset;
 use super::order::{disordered, sorted};
-use super::scan::{find_width, probe_width, prove_rows, scan, unusable};
+use super::scan::{find_width, probe_width, prove_rows};
+use super::units::{Claim, Piece};
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result, memory};
 
@@ -75,7 +76,7 @@ enum Attempt {
 
 /// Rows of a data set that a call wants, one window after the other: positions in the table of
 /// episodes, and frames.
-type Windows = [(usize, Range<usize>)];
+pub(super) type Windows = [(usize, Range<usize>)];
 
 /// The widest vector that is believed on the word of metadata alone.
 const MAX_CLAIMED_WIDTH: u64 = 1 << 16;
@@ -170,7 +171,7 @@ impl Dataset {
     }
 
     /// Values in a row of `column`: those of the first row that is not null.
-    fn width(
+    pub(super) fn width(
         &self,
         column: &str,
         wanted: &BTreeMap<usize, Vec<Range<usize>>>,
@@ -208,7 +209,7 @@ impl Dataset {
     }
 
     /// Values in a row of `column` by the word of metadata, within reason.
-    fn claimed_width(&self, column: &str) -> Option<usize> {
+    pub(super) fn claimed_width(&self, column: &str) -> Option<usize> {
         let shape = &self.info().features.get(column)?.shape;
         let width = shape
             .iter()
@@ -222,7 +223,7 @@ impl Dataset {
     ///
     /// What metadata and statistics say of widths and of the order of frames is taken at first; where
     /// rows show that it is wrong, the call begins anew with what the rows say.
-    fn gather(
+    pub(super) fn gather(
         &self,
         columns: &[(&str, bool)],
         windows: &Windows,
@@ -308,7 +309,11 @@ impl Dataset {
     }
 
     /// The rows that hold the windows, in their order; those that follow one another as one piece.
-    fn pieces(&self, windows: &Windows, reordered: &BTreeMap<usize, Vec<Span>>) -> Vec<Piece> {
+    pub(super) fn pieces(
+        &self,
+        windows: &Windows,
+        reordered: &BTreeMap<usize, Vec<Span>>,
+    ) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::with_capacity(windows.len());
         let mut rows = 0;
         for (position, frames) in windows {
@@ -390,56 +395,15 @@ impl Dataset {
             job.push((cell.rows, cell.out));
         }
         let work = |(): &mut (), ((column, file), sheets): ((usize, usize), Vec<_>)| {
-            self.read_generally(file, wanted[column].name, sheets, interrupt)
+            read_sheets(&self.files[file], wanted[column].name, sheets, interrupt)
         };
         let done = parallel::consume(jobs, threads, interrupt, || (), work)?;
         done.into_iter().collect()
     }
-
-    fn read_generally(
-        &self,
-        file: usize,
-        name: &str,
-        sheets: Vec<(Range<usize>, Sheet<'_>)>,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<()> {
-        let file = &self.files[file];
-        let ranges = union(sheets.iter().map(|(rows, _)| rows.clone()).collect());
-        let root = file.require(name, "")?;
-        let (mut floats, mut wholes, mut width) = (Vec::new(), Vec::new(), 1);
-        for (rows, sheet) in sheets {
-            match sheet {
-                Sheet::Floats(out, values) => {
-                    width = values;
-                    floats.push((rows, out));
-                }
-                Sheet::Integers(out) => wholes.push((rows, out)),
-            }
-        }
-        let mut block = Vec::new();
-        scan(file, &[root], &ranges, interrupt, |first_row, batch| {
-            let array = batch.column(0);
-            let fault = |reason| unusable(file, name, first_row, reason);
-            if wholes.is_empty() {
-                block.clear();
-                append_vectors(array, width, &mut block).map_err(fault)?;
-                spread(first_row, &block, width, &mut floats);
-                return Ok(());
-            }
-            let values: Option<Vec<i64>> = integers(array).map_err(fault)?.into_iter().collect();
-            let values = values.ok_or_else(|| Error::Column {
-                file: file.name.clone(),
-                column: name.to_owned(),
-                reason: "it holds null, which no integer can express".to_owned(),
-            })?;
-            spread(first_row, &values, 1, &mut wholes);
-            Ok(())
-        })
-    }
 }
 
 /// The rows of each file that the pieces want: ascending, disjoint.
-fn ranges_by_file(pieces: &[Piece]) -> BTreeMap<usize, Vec<Range<usize>>> {
+pub(super) fn ranges_by_file(pieces: &[Piece]) -> BTreeMap<usize, Vec<Range<usize>>> {
     let mut by_file: BTreeMap<usize, Vec<Range<usize>>> = BTreeMap::new();
     for piece in pieces {
         let rows = piece.first_row..piece.first_row + piece.rows;
@@ -474,19 +438,6 @@ fn cut(spans: &[Span], frames: &Range<usize>, out: usize) -> impl Iterator<Item 
     })
 }
 
-/// The same rows as ascending, disjoint ranges.
-fn union(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
-    ranges.sort_unstable_by_key(|range| range.start);
-    let mut merged: Vec<Range<usize>> = Vec::new();
-    for range in ranges {
-        match merged.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => merged.push(range),
-        }
-    }
-    merged
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -498,10 +449,5 @@ mod tests {
             .map(|piece| (piece.file, piece.first_row, piece.rows, piece.out))
             .collect();
         assert_eq!(got, [(0, 12, 1, 100), (1, 0, 2, 101), (0, 50, 2, 103)]);
-    }
-
-    #[test]
-    fn overlapping_ranges_are_united() {
-        assert_eq!(union(vec![5..8, 20..21, 4..7]), [4..8, 20..21]);
     }
 }

@@ -9,6 +9,7 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::ParquetError;
 
+use super::column::Number;
 use super::columns::{Unusable, integers, vector_type, widths};
 use super::files::{DataFile, Pread, guarded};
 use crate::parallel::Interrupt;
@@ -136,6 +137,27 @@ fn read_column<T>(
             .map_err(|reason| unusable(file, column, first_row, reason))
     })?;
     Ok(values)
+}
+
+/// Calls `visit(first_row, rows)` for every stretch of the ranges, its rows of `width` values as
+/// numbers.
+pub(super) fn read_blocks<T: Number>(
+    file: &DataFile,
+    column: &str,
+    width: usize,
+    ranges: &[Range<usize>],
+    interrupt: &Interrupt<'_>,
+    mut visit: impl FnMut(usize, &[T]),
+) -> Result<()> {
+    let root = file.require(column, "")?;
+    let mut block = Vec::new();
+    scan(file, &[root], ranges, interrupt, |first_row, batch| {
+        block.clear();
+        T::append(batch.column(0), width, &mut block)
+            .map_err(|reason| unusable(file, column, first_row, reason))?;
+        visit(first_row, &block);
+        Ok(())
+    })
 }
 
 /// Reads an integer column; null where there is none.

@@ -10,14 +10,12 @@ use super::column::{Scratch, Shape, Stop};
 use super::columns::integers;
 use super::episodes::{EPISODE, FRAME, Span, TASK};
 use super::files::DataFile;
+use super::fill::BLOCK_ROWS;
 use super::group::{Buffers, RowGroup};
 use super::open::Engine;
 use super::scan::{scan, unusable};
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
-
-/// Rows decoded between two looks at the caller's interrupt.
-const BLOCK_ROWS: usize = 1 << 13;
 
 /// A span of rows whose frames, where they have any, count up by one.
 #[derive(Debug, Clone, Copy)]
