@@ -322,19 +322,21 @@ fn continued(
     if frame.is_some_and(|frame| frame.checked_add(episodes.len() as i64).is_none()) {
         return (0, false);
     }
-    // In which bits a row differs from what would carry on.
-    let differs = |row: usize| {
-        let expected = frame.map_or(0, |frame| frame.wrapping_add(1 + row as i64));
-        let frame = frames.get(row).map_or(0, |&frame| frame ^ expected);
-        (episodes[row] ^ episode) | frame
+    let carry_on = |rows: Range<usize>| {
+        let episodes = episodes[rows.clone()].iter();
+        let mut differs = episodes.fold(0, |all, &id| all | (id ^ episode));
+        if let Some(frame) = frame {
+            let expected = frame + 1 + rows.start as i64..;
+            let frames = frames[rows].iter().zip(expected);
+            differs |= frames.fold(0, |all, (&frame, expected)| all | (frame ^ expected));
+        }
+        differs == 0
     };
     let mut rows = 0;
-    while rows + STEP <= episodes.len()
-        && (rows..rows + STEP).fold(0, |all, row| all | differs(row)) == 0
-    {
+    while rows + STEP <= episodes.len() && carry_on(rows..rows + STEP) {
         rows += STEP;
     }
-    while rows < episodes.len() && differs(rows) == 0 {
+    while rows < episodes.len() && carry_on(rows..rows + 1) {
         rows += 1;
     }
     let other = task.is_some_and(|task| tasks[..rows].iter().any(|&other| other != task));

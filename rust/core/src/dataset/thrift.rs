@@ -133,20 +133,18 @@ impl<'a> Cursor<'a> {
     }
 
     fn skip_nested(&mut self, of_kind: u8, depth: usize) -> Result<(), Malformed> {
-        if depth > MAX_DEPTH {
-            return Err(Malformed);
-        }
         match of_kind {
             kind::TRUE | kind::FALSE => Ok(()),
             kind::BYTE => self.byte().map(drop),
-            kind::I16 | kind::I32 | kind::I64 => self.varint().map(drop),
+            kind::I16 | kind::I32 | kind::I64 => self.skip_varint(),
             kind::DOUBLE => self.take(8).map(drop),
             kind::BINARY => self.binary().map(drop),
+            _ if depth > MAX_DEPTH => Err(Malformed),
             kind::LIST | kind::SET => {
                 let (length, element) = self.list()?;
                 match element {
                     kind::I16 | kind::I32 | kind::I64 => {
-                        (0..length).try_for_each(|_| self.varint().map(drop))
+                        (0..length).try_for_each(|_| self.skip_varint())
                     }
                     _ => (0..length).try_for_each(|_| self.skip_element(element, depth + 1)),
                 }
@@ -162,15 +160,33 @@ impl<'a> Cursor<'a> {
                     self.skip_element(kinds & 0x0f, depth + 1)
                 })
             }
-            kind::STRUCT => {
-                let mut last = 0;
-                while let Some((_, member)) = self.field(&mut last)? {
-                    self.skip_nested(member, depth + 1)?;
-                }
-                Ok(())
-            }
+            kind::STRUCT => self.skip_struct(depth),
             _ => Err(Malformed),
         }
+    }
+
+    /// Steps over the fields of a struct, whose numbers are of no interest.
+    fn skip_struct(&mut self, depth: usize) -> Result<(), Malformed> {
+        loop {
+            let head = self.byte()?;
+            if head == 0 {
+                return Ok(());
+            }
+            if head < 0x10 {
+                self.skip_varint()?;
+            }
+            self.skip_nested(head & 0x0f, depth + 1)?;
+        }
+    }
+
+    #[inline]
+    fn skip_varint(&mut self) -> Result<(), Malformed> {
+        for _ in 0..10 {
+            if self.byte()? < 0x80 {
+                return Ok(());
+            }
+        }
+        Err(Malformed)
     }
 
     /// An element of a list, where a bool has a byte of its own.
