@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from vlaprep.dataset import Dataset, EpisodeTable
     from vlaprep.speed_buckets import Ties
 
-__all__ = ["run_fit", "run_speed"]
+__all__ = ["by_task", "run_fit", "run_speed"]
 
 
 def run_speed(
@@ -83,6 +83,7 @@ def run_speed(
         outlook["state"] = "unwritable"
     labels = bucket_episode_lengths(table.length, table.task_index, percentiles, ties=ties)
     known = table.task_index >= 0
+    known_labels = labels[known]
     return {
         "episodes": len(table),
         "frames": int(table.length.sum()),
@@ -93,11 +94,10 @@ def run_speed(
                 "task_index": task,
                 "task": dataset.tasks.get(task, ""),
                 **summary,
+                "labels": _histogram(known_labels[at]),
                 "percentiles": percentiles[task],
             }
-            for task, summary in _by_task(
-                table.task_index[known], table.length[known], labels[known]
-            )
+            for task, summary, at in by_task(table.task_index[known], table.length[known])
         ],
         "labels": _histogram(labels),
         "unresolved_episodes": int((~known).sum()),
@@ -160,12 +160,24 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
-def _by_task(
-    task_index: NDArray[np.int64], length: NDArray[np.int64], label: NDArray[np.int64]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Sum up the episodes of each task, ascending; no pass over all episodes for each task."""
+def by_task(
+    task_index: NDArray[np.int64], length: NDArray[np.int64]
+) -> Iterator[tuple[int, dict[str, Any], NDArray[np.int64]]]:
+    """Sum up the episodes of each task; no pass over all episodes for each task.
+
+    Parameters
+    ----------
+    task_index, length : numpy.ndarray
+        int64, shape (E,): task and frames of each episode.
+
+    Yields
+    ------
+    int, dict, numpy.ndarray
+        Per task, ascending: its index; ``episodes``, ``frames``, ``shortest``, ``median``,
+        ``longest`` and ``distinct_lengths``; the positions of its episodes, shortest first.
+    """
     order = np.lexsort((length, task_index))
-    task, frames, label = task_index[order], length[order], label[order]
+    task, frames = task_index[order], length[order]
     tasks, first, count = np.unique(task, return_index=True, return_counts=True)
     if not len(tasks):
         return
@@ -180,9 +192,8 @@ def _by_task(
         "distinct_lengths": np.add.reduceat(longer, first),
     }
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    parts = np.split(label, first[1:])
-    for index, row, part in zip(tasks.tolist(), rows, parts, strict=True):
-        yield index, {**dict(zip(columns, row, strict=True)), "labels": _histogram(part)}
+    for index, row, at in zip(tasks.tolist(), rows, np.split(order, first[1:]), strict=True):
+        yield index, dict(zip(columns, row, strict=True)), at
 
 
 def _histogram(labels: NDArray[np.int64]) -> dict[str, int]:
