@@ -7,9 +7,10 @@ memory maps, by whole files, by some row groups, by batches.
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -18,7 +19,7 @@ from data import DIMS
 from peers import gather_windows, quantiles_by_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     import pyarrow as pa
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 HAS_POLARS = importlib.util.find_spec("polars") is not None
 """Polars is only for benches: where it is not installed they run without it."""
+
+T = TypeVar("T")
 
 _COLUMNS = ["episode_index", "action"]
 _BATCH_ROWS = 1 << 16
@@ -41,22 +44,22 @@ def read_pyarrow(root: Path, threads: int | None = None) -> tuple[Array, Array]:
     `threads` is the number of CPUs where it is not given.
     """
     files = _files(root)
-    with _pool(threads) as pool:
-        footers = list(pool.map(pq.read_metadata, files))
-        ends = np.cumsum([footer.num_rows for footer in footers]).tolist()
-        ids, actions = _empty(ends[-1])
+    footers = _footers(files)
+    ends = np.cumsum([footer.num_rows for footer in footers]).tolist()
+    ids, actions = _empty(ends[-1])
 
-        def fill(path: Path, footer: pq.FileMetaData, end: int) -> None:
-            row = end - footer.num_rows
-            # pre_buffer costs twice the time where every episode has a row group of its own
-            with pq.ParquetFile(path, metadata=footer, pre_buffer=False) as file:
-                for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS, use_threads=False):
-                    rows = slice(row, row + len(batch))
-                    ids[rows] = batch["episode_index"]
-                    actions[rows] = _vectors(batch["action"])
-                    row = rows.stop
+    def fill(path: Path, footer: pq.FileMetaData, end: int) -> None:
+        row = end - footer.num_rows
+        # pre_buffer costs twice the time where every episode has a row group of its own; a memory
+        # map spares a copy, as long as the file is in the page cache.
+        with pq.ParquetFile(path, metadata=footer, pre_buffer=False, memory_map=True) as file:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=_COLUMNS, use_threads=False):
+                rows = slice(row, row + len(batch))
+                ids[rows] = batch["episode_index"]
+                actions[rows] = _vectors(batch["action"])
+                row = rows.stop
 
-        list(pool.map(fill, files, footers, ends))
+    _map(fill, zip(files, footers, ends, strict=True), threads)
     return ids, actions
 
 
@@ -64,11 +67,10 @@ def read_pyarrow_small(root: Path, threads: int | None = None) -> tuple[Array, A
     """Ids and actions of many small files: each opened only once, their tables then copied."""
 
     def read(path: Path) -> pa.Table:
-        with pq.ParquetFile(path, pre_buffer=False) as file:
+        with pq.ParquetFile(path, pre_buffer=False, memory_map=True) as file:
             return file.read(columns=_COLUMNS, use_threads=False)
 
-    with _pool(threads) as pool:
-        tables = list(pool.map(read, _files(root)))
+    tables = _map(read, zip(_files(root)), threads)
     ids, actions = _empty(sum(table.num_rows for table in tables))
     row = 0
     for table in tables:
@@ -80,10 +82,10 @@ def read_pyarrow_small(root: Path, threads: int | None = None) -> tuple[Array, A
 
 
 def read_polars(root: Path) -> tuple[Array, Array]:
-    """Ids and actions by a lazy scan of all files."""
+    """Ids and actions by a lazy scan of all files, streamed; vectors become one array."""
     import polars as pl
 
-    frame = pl.scan_parquet(_files(root)).select(_COLUMNS).collect()
+    frame = pl.scan_parquet(_files(root)).select(_COLUMNS).collect(engine="streaming")
     actions = frame["action"]
     if actions.dtype == pl.List:
         actions = actions.list.to_array(DIMS)
@@ -172,8 +174,7 @@ def fit_input_by_row_groups(root: Path, draws: Draws) -> Array:
             row = begin[np.searchsorted(wanted, episode[chunk])] + start[chunk]
             chunks[chunk] = rows[row : row + draws.chunk_size]
 
-    with _pool() as pool:
-        list(pool.map(fill, np.unique(number_of[episode]).tolist()))
+    _map(fill, zip(np.unique(number_of[episode]).tolist()))
     return _normalize(chunks)
 
 
@@ -205,13 +206,18 @@ def _files(root: Path) -> list[Path]:
     return sorted(root.glob("data/chunk-*/*.parquet"))
 
 
-def _pool(threads: int | None = None) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads or os.cpu_count())
+def _map(call: Callable[..., T], arguments: Iterable[Any], threads: int | None = None) -> list[T]:
+    """Call in threads; one is the caller's own, for a new one would come with new memory."""
+    threads = threads or os.cpu_count() or 1
+    if threads == 1:
+        return list(itertools.starmap(call, arguments))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda each: call(*each), arguments))
 
 
 def _footers(files: list[Path]) -> list[pq.FileMetaData]:
-    with _pool() as pool:
-        return list(pool.map(pq.read_metadata, files))
+    """One by one: threads, each with memory of its own, take twice the time on the CPU."""
+    return [pq.read_metadata(path) for path in files]
 
 
 def _leaves(footer: pq.FileMetaData, *names: str) -> list[int]:
