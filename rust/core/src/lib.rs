@@ -16,6 +16,7 @@ pub mod chunks;
 pub mod dataset;
 mod error;
 pub mod fast;
+pub mod memory;
 pub mod parallel;
 pub mod stats;
 
