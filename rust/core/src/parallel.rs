@@ -87,6 +87,23 @@ pub fn map<I: Sync, T: Send>(
     Ok(done.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
+/// Hands every item to `work` on up to `threads` threads: for pieces of an answer to be filled.
+///
+/// The first failure, by the order of the items, is the call's.
+pub fn each<I: Send>(
+    items: Vec<I>,
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+    work: impl Fn(I) -> Result<()> + Sync,
+) -> Result<()> {
+    let items: Vec<_> = items.into_iter().map(|i| Mutex::new(Some(i))).collect();
+    let outcomes = map(&items, threads, interrupt, |item| {
+        let item = item.lock().unwrap_or_else(PoisonError::into_inner).take();
+        item.map_or(Ok(()), &work)
+    })?;
+    outcomes.into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,6 +131,24 @@ mod tests {
             let got = map(&[(); 1000], threads, &Interrupt::new(&poll), |()| Ok(()));
             assert!(matches!(got, Err(Error::Interrupted)));
         }
+    }
+
+    #[test]
+    fn each_item_is_handed_over_once() {
+        let mut answer = [0; 1000];
+        for threads in [1, 2, 7] {
+            let items = answer.iter_mut().zip(1..).collect();
+            let fill = |(place, value): (&mut i32, i32)| {
+                *place += value;
+                Ok(())
+            };
+            each(items, threads, &Interrupt::never(), fill).unwrap();
+        }
+        assert!(answer.iter().zip(1..).all(|(&got, value)| got == 3 * value));
+        let failed = each(vec![3, 1, 2], 2, &Interrupt::never(), |i| {
+            Err(Error::argument(format!("{i}")))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "3");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vlaprep_core::chunks::gather_chunks;
 use vlaprep_core::fast::{Dct, dct_quantize};
+use vlaprep_core::parallel::Interrupt;
 use vlaprep_core::stats::{
     LABELS, SPARSE_LABEL, bucketize, percentiles_by_task, quantile, searchsorted_right,
 };
@@ -109,7 +110,7 @@ proptest! {
         let rows: Vec<f32> = rows[..rows.len() / 2 * 2].iter().map(|&v| f32::from(v)).collect();
         let count = (rows.len() / 2) as i64;
         let inside = first.iter().all(|&f| f >= 0 && f + chunk as i64 <= count);
-        let got = gather_chunks(&rows, 2, &first, chunk);
+        let got = gather_chunks(&rows, 2, &first, chunk, 2, &Interrupt::never());
         prop_assert_eq!(got.is_ok(), inside);
         if inside {
             let want: Vec<f32> = first
