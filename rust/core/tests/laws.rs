@@ -38,7 +38,7 @@ proptest! {
         let rows: Vec<f32> = columns.iter().flat_map(|&(x, tie)| [x, f32::from(tie)]).collect();
         let (first, second) = columns.iter().map(|&(x, tie)| (x, f32::from(tie))).unzip();
         let want = [by_sorting(first, q), by_sorting(second, q)];
-        prop_assert_eq!(quantile(&rows, 2, q).unwrap(), want);
+        prop_assert_eq!(quantile(&rows, 2, q, 2, &Interrupt::never()).unwrap(), want);
     }
 
     #[test]
