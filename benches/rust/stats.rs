@@ -15,22 +15,27 @@ use vlaprep_core::stats::{bucketize, percentiles_by_task, quantiles, summary};
 fn bench(c: &mut Criterion) {
     let never = Interrupt::never();
     let (lengths, tasks) = episodes(1_000_000);
-    let ranked = percentiles_by_task(&lengths, &tasks).expect("equal lengths");
+    let rank = |threads| percentiles_by_task(black_box(&lengths), &tasks, threads, &never);
+    let ranked = rank(1).expect("equal lengths");
     assert_eq!(ranked.tasks.len(), 200);
-    c.bench_function("percentiles_by_task/1M episodes", |b| {
-        b.iter(|| percentiles_by_task(black_box(&lengths), &tasks));
-    });
-
-    let label = || {
+    let label = |threads| {
+        let (known, boundaries) = (&ranked.tasks, &ranked.boundaries);
         bucketize(
             black_box(&lengths),
             &tasks,
-            &ranked.tasks,
-            &ranked.boundaries,
+            known,
+            boundaries,
+            threads,
+            &never,
         )
     };
-    assert_eq!(label().expect("equal lengths").iter().max(), Some(&100));
-    c.bench_function("bucketize/1M episodes", |b| b.iter(label));
+    assert_eq!(label(1).expect("equal lengths").iter().max(), Some(&100));
+    for threads in [1, 2] {
+        let name = format!("percentiles_by_task/1M episodes, {threads} thread(s)");
+        c.bench_function(&name, |b| b.iter(|| rank(threads)));
+        let name = format!("bucketize/1M episodes, {threads} thread(s)");
+        c.bench_function(&name, |b| b.iter(|| label(threads)));
+    }
 
     let rows = actions(1_500_000);
     for (count, threads) in [(51_200, 1), (1_500_000, 1), (1_500_000, 2)] {

@@ -21,10 +21,15 @@ __build__: str
 __version__: str
 
 def percentiles_by_task(
-    lengths: ArrayLike, task_index: ArrayLike
+    lengths: ArrayLike, task_index: ArrayLike, *, num_threads: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
 def bucketize(
-    lengths: ArrayLike, task_index: ArrayLike, tasks: ArrayLike, boundaries: ArrayLike
+    lengths: ArrayLike,
+    task_index: ArrayLike,
+    tasks: ArrayLike,
+    boundaries: ArrayLike,
+    *,
+    num_threads: int | None = None,
 ) -> NDArray[np.int64]: ...
 def quantile(x: ArrayLike, q: ArrayLike, *, num_threads: int | None = None) -> NDArray[Any]: ...
 def dct_quantize(chunks: ArrayLike, scale: float) -> NDArray[np.int32]: ...

@@ -53,10 +53,10 @@ proptest! {
 
     #[test]
     fn the_order_of_the_episodes_is_of_no_matter((lengths, tasks) in episodes()) {
-        let ranked = percentiles_by_task(&lengths, &tasks).unwrap();
+        let ranked = percentiles_by_task(&lengths, &tasks, 2, &Interrupt::never()).unwrap();
         let (backward, back_tasks): (Vec<_>, Vec<_>) =
             lengths.iter().copied().zip(tasks.iter().copied()).rev().unzip();
-        let again = percentiles_by_task(&backward, &back_tasks).unwrap();
+        let again = percentiles_by_task(&backward, &back_tasks, 2, &Interrupt::never()).unwrap();
         prop_assert_eq!(&ranked.tasks, &again.tasks);
         for (a, b) in ranked.boundaries.iter().zip(&again.boundaries) {
             prop_assert_eq!(a.map(f64::to_bits), b.map(f64::to_bits));
@@ -66,8 +66,8 @@ proptest! {
 
     #[test]
     fn labels_grow_with_length_within_a_task((lengths, tasks) in episodes()) {
-        let ranked = percentiles_by_task(&lengths, &tasks).unwrap();
-        let labels = bucketize(&lengths, &tasks, &ranked.tasks, &ranked.boundaries).unwrap();
+        let ranked = percentiles_by_task(&lengths, &tasks, 2, &Interrupt::never()).unwrap();
+        let labels = bucketize(&lengths, &tasks, &ranked.tasks, &ranked.boundaries, 2, &Interrupt::never()).unwrap();
         let mut all: Vec<_> = tasks.iter().zip(&lengths).zip(&labels).collect();
         all.sort_unstable();
         for pair in all.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0) {

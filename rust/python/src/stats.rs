@@ -18,6 +18,8 @@ use crate::threads;
 ///     Frames of each episode.
 /// task_index : array_like of int64, shape (E,)
 ///     Task of each episode.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
@@ -48,16 +50,21 @@ use crate::threads;
 /// >>> tasks.tolist(), boundaries[0, :3].tolist()
 /// ([0], [13.65, 16.95, 20.25])
 #[pyfunction]
+#[pyo3(signature = (lengths, task_index, *, num_threads=None))]
 #[allow(clippy::type_complexity, reason = "a pair of arrays")]
 pub(crate) fn percentiles_by_task<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
     task_index: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArrayDyn<f64>>)> {
     let lengths = Input::<i64>::new("lengths", lengths, 1)?;
     let tasks = Input::<i64>::new("task_index", task_index, 1)?;
     let (lengths, tasks) = (lengths.values()?, tasks.values()?);
-    let ranked = gate::run(py, |_| stats::percentiles_by_task(lengths, tasks))?;
+    let threads = threads::bound(num_threads, lengths.len())?;
+    let ranked = gate::run(py, |interrupt| {
+        stats::percentiles_by_task(lengths, tasks, threads, interrupt)
+    })?;
     let shape = [ranked.tasks.len(), PERCENTILES.len()];
     let boundaries = output(py, ranked.boundaries.into_flattened(), &shape)?;
     Ok((column(py, ranked.tasks), boundaries))
@@ -76,6 +83,8 @@ pub(crate) fn percentiles_by_task<'py>(
 /// boundaries : array_like of float64, shape (T, 10)
 ///     Ten non-decreasing finite boundaries of each task, in frames, or a row of NaN where it is
 ///     sparse; as returned by `percentiles_by_task`.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
@@ -103,12 +112,14 @@ pub(crate) fn percentiles_by_task<'py>(
 /// >>> bucketize(lengths, task_index, *percentiles_by_task(lengths, task_index)).tolist()
 /// [0, 10, 20, 30, 40, 50, 50, 60, 70, 80, 90, 100]
 #[pyfunction]
+#[pyo3(signature = (lengths, task_index, tasks, boundaries, *, num_threads=None))]
 pub(crate) fn bucketize<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
     task_index: &Bound<'py, PyAny>,
     tasks: &Bound<'py, PyAny>,
     boundaries: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let lengths = Input::<i64>::new("lengths", lengths, 1)?;
     let task_index = Input::<i64>::new("task_index", task_index, 1)?;
@@ -124,7 +135,10 @@ pub(crate) fn bucketize<'py>(
     let (lengths, task_index) = (lengths.values()?, task_index.values()?);
     let (tasks, (rows, _)) = (tasks.values()?, boundaries.values()?.as_chunks());
     let rows: &[Boundaries] = rows;
-    let labels = gate::run(py, |_| stats::bucketize(lengths, task_index, tasks, rows))?;
+    let threads = threads::bound(num_threads, lengths.len())?;
+    let labels = gate::run(py, |interrupt| {
+        stats::bucketize(lengths, task_index, tasks, rows, threads, interrupt)
+    })?;
     Ok(column(py, labels))
 }
 

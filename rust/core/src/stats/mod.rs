@@ -4,6 +4,7 @@ mod brackets;
 mod bucketize;
 mod counter;
 mod group;
+mod histogram;
 mod moments;
 mod percentile;
 mod quantile;
