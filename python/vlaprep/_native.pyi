@@ -21,15 +21,20 @@ __build__: str
 __version__: str
 
 def percentiles_by_task(
-    lengths: ArrayLike, task_index: ArrayLike
+    lengths: ArrayLike, task_index: ArrayLike, *, num_threads: int | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]: ...
 def bucketize(
-    lengths: ArrayLike, task_index: ArrayLike, tasks: ArrayLike, boundaries: ArrayLike
+    lengths: ArrayLike,
+    task_index: ArrayLike,
+    tasks: ArrayLike,
+    boundaries: ArrayLike,
+    *,
+    num_threads: int | None = None,
 ) -> NDArray[np.int64]: ...
-def quantile(x: ArrayLike, q: float) -> NDArray[Any]: ...
+def quantile(x: ArrayLike, q: ArrayLike, *, num_threads: int | None = None) -> NDArray[Any]: ...
 def dct_quantize(chunks: ArrayLike, scale: float) -> NDArray[np.int32]: ...
 def gather_chunks(
-    rows: ArrayLike, first_row: ArrayLike, chunk_size: int
+    rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...
 def episode_stream(
     episode_index: ArrayLike,

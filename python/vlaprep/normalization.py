@@ -80,7 +80,8 @@ class Pi052(Convention):
 
         del mode  # there is only one
         rows = np.ascontiguousarray(rows, dtype=np.float32)
-        return quantile(rows, 0.01), quantile(rows, 0.99)
+        lo, hi = quantile(rows, (0.01, 0.99))
+        return lo, hi
 
     def forward(self, x: Floats, lo: Floats, hi: Floats) -> Floats:
         return (x.astype(np.float32, copy=False) - lo) / self._span(lo, hi) * 2 - 1

@@ -99,6 +99,19 @@ pub fn consume<I: Send, S, T: Send>(
     Ok(done.into_iter().map(|(_, outcome)| outcome).collect())
 }
 
+/// Hands every item to `work` on up to `threads` threads: for pieces of an answer to be filled.
+///
+/// The first failure, by the order of the items, is the call's.
+pub fn each<I: Send>(
+    items: Vec<I>,
+    threads: usize,
+    interrupt: &Interrupt<'_>,
+    work: impl Fn(I) -> Result<()> + Sync,
+) -> Result<()> {
+    let outcomes = consume(items, threads, interrupt, || (), |(), item| work(item))?;
+    outcomes.into_iter().collect()
+}
+
 /// A thread that panics leaves no list half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -133,6 +146,24 @@ mod tests {
             let got = map(&[(); 1000], threads, &Interrupt::new(&poll), |()| Ok(()));
             assert!(matches!(got, Err(Error::Interrupted)));
         }
+    }
+
+    #[test]
+    fn each_item_is_handed_over_once() {
+        let mut answer = [0; 1000];
+        for threads in [1, 2, 7] {
+            let items = answer.iter_mut().zip(1..).collect();
+            let fill = |(place, value): (&mut i32, i32)| {
+                *place += value;
+                Ok(())
+            };
+            each(items, threads, &Interrupt::never(), fill).unwrap();
+        }
+        assert!(answer.iter().zip(1..).all(|(&got, value)| got == 3 * value));
+        let failed = each(vec![3, 1, 2], 2, &Interrupt::never(), |i| {
+            Err(Error::argument(format!("{i}")))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "3");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use vlaprep_core::chunks::gather_chunks;
 use vlaprep_core::fast::{Dct, dct_quantize};
+use vlaprep_core::parallel::Interrupt;
 use vlaprep_core::stats::{
     LABELS, SPARSE_LABEL, bucketize, percentiles_by_task, quantile, searchsorted_right,
 };
@@ -37,7 +38,7 @@ proptest! {
         let rows: Vec<f32> = columns.iter().flat_map(|&(x, tie)| [x, f32::from(tie)]).collect();
         let (first, second) = columns.iter().map(|&(x, tie)| (x, f32::from(tie))).unzip();
         let want = [by_sorting(first, q), by_sorting(second, q)];
-        prop_assert_eq!(quantile(&rows, 2, q).unwrap(), want);
+        prop_assert_eq!(quantile(&rows, 2, q, 2, &Interrupt::never()).unwrap(), want);
     }
 
     #[test]
@@ -52,10 +53,10 @@ proptest! {
 
     #[test]
     fn the_order_of_the_episodes_is_of_no_matter((lengths, tasks) in episodes()) {
-        let ranked = percentiles_by_task(&lengths, &tasks).unwrap();
+        let ranked = percentiles_by_task(&lengths, &tasks, 2, &Interrupt::never()).unwrap();
         let (backward, back_tasks): (Vec<_>, Vec<_>) =
             lengths.iter().copied().zip(tasks.iter().copied()).rev().unzip();
-        let again = percentiles_by_task(&backward, &back_tasks).unwrap();
+        let again = percentiles_by_task(&backward, &back_tasks, 2, &Interrupt::never()).unwrap();
         prop_assert_eq!(&ranked.tasks, &again.tasks);
         for (a, b) in ranked.boundaries.iter().zip(&again.boundaries) {
             prop_assert_eq!(a.map(f64::to_bits), b.map(f64::to_bits));
@@ -65,8 +66,8 @@ proptest! {
 
     #[test]
     fn labels_grow_with_length_within_a_task((lengths, tasks) in episodes()) {
-        let ranked = percentiles_by_task(&lengths, &tasks).unwrap();
-        let labels = bucketize(&lengths, &tasks, &ranked.tasks, &ranked.boundaries).unwrap();
+        let ranked = percentiles_by_task(&lengths, &tasks, 2, &Interrupt::never()).unwrap();
+        let labels = bucketize(&lengths, &tasks, &ranked.tasks, &ranked.boundaries, 2, &Interrupt::never()).unwrap();
         let mut all: Vec<_> = tasks.iter().zip(&lengths).zip(&labels).collect();
         all.sort_unstable();
         for pair in all.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0) {
@@ -109,7 +110,7 @@ proptest! {
         let rows: Vec<f32> = rows[..rows.len() / 2 * 2].iter().map(|&v| f32::from(v)).collect();
         let count = (rows.len() / 2) as i64;
         let inside = first.iter().all(|&f| f >= 0 && f + chunk as i64 <= count);
-        let got = gather_chunks(&rows, 2, &first, chunk);
+        let got = gather_chunks(&rows, 2, &first, chunk, 2, &Interrupt::never());
         prop_assert_eq!(got.is_ok(), inside);
         if inside {
             let want: Vec<f32> = first

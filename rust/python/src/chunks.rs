@@ -6,6 +6,7 @@ use vlaprep_core::chunks;
 
 use crate::arrays::{Input, output};
 use crate::gate;
+use crate::threads;
 
 /// Copy windows of consecutive rows.
 ///
@@ -17,6 +18,8 @@ use crate::gate;
 ///     Where each chunk begins.
 /// chunk_size : int
 ///     Rows of a chunk, at least 1.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
@@ -27,6 +30,8 @@ use crate::gate;
 /// ------
 /// ValueError
 ///     If a chunk does not lie within the rows.
+/// MemoryError
+///     If the chunks do not fit into memory.
 ///
 /// Examples
 /// --------
@@ -36,18 +41,22 @@ use crate::gate;
 /// >>> gather_chunks(rows, [3, 0], 2).tolist()
 /// [[[6.0, 7.0], [8.0, 9.0]], [[0.0, 1.0], [2.0, 3.0]]]
 #[pyfunction]
+#[pyo3(signature = (rows, first_row, chunk_size, *, num_threads=None))]
 pub(crate) fn gather_chunks<'py>(
     py: Python<'py>,
     rows: &Bound<'py, PyAny>,
     first_row: &Bound<'py, PyAny>,
     chunk_size: usize,
+    num_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
     let rows = Input::<f32>::new("rows", rows, 2)?;
     let first_row = Input::<i64>::new("first_row", first_row, 1)?;
     let (dims, count) = (rows.shape()[1], first_row.shape()[0]);
     let (values, first) = (rows.values()?, first_row.values()?);
-    let gathered = gate::run(py, |_| {
-        chunks::gather_chunks(values, dims, first, chunk_size)
+    let size = count.saturating_mul(chunk_size).saturating_mul(dims);
+    let threads = threads::bound(num_threads, size)?;
+    let gathered = gate::run(py, |interrupt| {
+        chunks::gather_chunks(values, dims, first, chunk_size, threads, interrupt)
     })?;
     output(py, gathered, &[count, chunk_size, dims])
 }

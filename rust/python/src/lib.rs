@@ -8,6 +8,7 @@ mod dataset;
 mod fast;
 mod gate;
 mod stats;
+mod threads;
 
 /// The compiled part of vlaprep.
 #[pymodule(gil_used = false)]

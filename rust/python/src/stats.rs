@@ -1,11 +1,14 @@
 //! Order statistics.
 
-use numpy::{PyArray1, PyArrayDyn};
+use numpy::{PyArray1, PyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyFloat;
 use vlaprep_core::stats::{self, Boundaries, PERCENTILES, Real};
 
 use crate::arrays::{FloatInput, Input, column, output};
 use crate::gate;
+use crate::threads;
 
 /// Rank episode lengths within each task.
 ///
@@ -15,6 +18,8 @@ use crate::gate;
 ///     Frames of each episode.
 /// task_index : array_like of int64, shape (E,)
 ///     Task of each episode.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
@@ -45,16 +50,21 @@ use crate::gate;
 /// >>> tasks.tolist(), boundaries[0, :3].tolist()
 /// ([0], [13.65, 16.95, 20.25])
 #[pyfunction]
+#[pyo3(signature = (lengths, task_index, *, num_threads=None))]
 #[allow(clippy::type_complexity, reason = "a pair of arrays")]
 pub(crate) fn percentiles_by_task<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
     task_index: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArrayDyn<f64>>)> {
     let lengths = Input::<i64>::new("lengths", lengths, 1)?;
     let tasks = Input::<i64>::new("task_index", task_index, 1)?;
     let (lengths, tasks) = (lengths.values()?, tasks.values()?);
-    let ranked = gate::run(py, |_| stats::percentiles_by_task(lengths, tasks))?;
+    let threads = threads::bound(num_threads, lengths.len())?;
+    let ranked = gate::run(py, |interrupt| {
+        stats::percentiles_by_task(lengths, tasks, threads, interrupt)
+    })?;
     let shape = [ranked.tasks.len(), PERCENTILES.len()];
     let boundaries = output(py, ranked.boundaries.into_flattened(), &shape)?;
     Ok((column(py, ranked.tasks), boundaries))
@@ -73,6 +83,8 @@ pub(crate) fn percentiles_by_task<'py>(
 /// boundaries : array_like of float64, shape (T, 10)
 ///     Ten non-decreasing finite boundaries of each task, in frames, or a row of NaN where it is
 ///     sparse; as returned by `percentiles_by_task`.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
@@ -100,12 +112,14 @@ pub(crate) fn percentiles_by_task<'py>(
 /// >>> bucketize(lengths, task_index, *percentiles_by_task(lengths, task_index)).tolist()
 /// [0, 10, 20, 30, 40, 50, 50, 60, 70, 80, 90, 100]
 #[pyfunction]
+#[pyo3(signature = (lengths, task_index, tasks, boundaries, *, num_threads=None))]
 pub(crate) fn bucketize<'py>(
     py: Python<'py>,
     lengths: &Bound<'py, PyAny>,
     task_index: &Bound<'py, PyAny>,
     tasks: &Bound<'py, PyAny>,
     boundaries: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyArray1<i64>>> {
     let lengths = Input::<i64>::new("lengths", lengths, 1)?;
     let task_index = Input::<i64>::new("task_index", task_index, 1)?;
@@ -121,59 +135,99 @@ pub(crate) fn bucketize<'py>(
     let (lengths, task_index) = (lengths.values()?, task_index.values()?);
     let (tasks, (rows, _)) = (tasks.values()?, boundaries.values()?.as_chunks());
     let rows: &[Boundaries] = rows;
-    let labels = gate::run(py, |_| stats::bucketize(lengths, task_index, tasks, rows))?;
+    let threads = threads::bound(num_threads, lengths.len())?;
+    let labels = gate::run(py, |interrupt| {
+        stats::bucketize(lengths, task_index, tasks, rows, threads, interrupt)
+    })?;
     Ok(column(py, labels))
 }
 
-/// Take one quantile of every column.
+/// Take quantiles of every column.
 ///
 /// Parameters
 /// ----------
 /// x : array_like of float32 or float64, shape (N, D)
 ///     At least one row and one column. float16 is widened to float32, integers to float64.
-/// q : float
-///     Between 0 and 1.
+/// q : float, or sequence of Q floats
+///     Between 0 and 1. Several at once share one pass over `x`.
+/// num_threads : int, optional
+///     Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
 ///
 /// Returns
 /// -------
-/// array, shape (D,)
-///     In the dtype and unit of `x`; NaN where a column holds NaN.
+/// array, shape (D,) or (Q, D)
+///     In the dtype and unit of `x`; NaN where a column holds NaN. A row is what its `q` alone gives.
 ///
 /// Raises
 /// ------
 /// ValueError
-///     If `x` is empty or not two-dimensional, or `q` lies outside [0, 1].
+///     If `x` is empty or not two-dimensional, or a `q` lies outside [0, 1].
 ///
 /// Notes
 /// -----
 /// Equal in every bit to ``np.quantile(x, q, axis=0)`` of NumPy 2.4 and newer, whatever NumPy is
 /// installed: virtual index ``(N - 1) * q`` and fraction in float64, interpolation between the
-/// order statistics in the dtype of `x`.
+/// order statistics in the dtype of `x`. NumPy itself answers a sequence of `q` in float64.
 ///
 /// Examples
 /// --------
 /// >>> import numpy as np
 /// >>> from vlaprep.kernels import quantile
-/// >>> quantile(np.array([[0, 10], [1, 20], [4, 30]], np.float32), 0.75)
+/// >>> x = np.array([[0, 10], [1, 20], [4, 30]], np.float32)
+/// >>> quantile(x, 0.75)
 /// array([ 2.5, 25. ], dtype=float32)
+/// >>> quantile(x, [0.25, 0.75])
+/// array([[ 0.5, 15. ],
+///        [ 2.5, 25. ]], dtype=float32)
 #[pyfunction]
+#[pyo3(signature = (x, q, *, num_threads=None))]
 pub(crate) fn quantile<'py>(
     py: Python<'py>,
     x: &Bound<'py, PyAny>,
-    q: f64,
+    q: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
     match FloatInput::new("x", x, 2)? {
-        FloatInput::Single(x) => quantile_of(py, &x, q),
-        FloatInput::Double(x) => quantile_of(py, &x, q),
+        FloatInput::Single(x) => quantile_of(py, &x, q, num_threads),
+        FloatInput::Double(x) => quantile_of(py, &x, q, num_threads),
     }
 }
 
 fn quantile_of<'py, T: Real + numpy::Element>(
     py: Python<'py>,
     x: &Input<'py, T>,
-    q: f64,
+    q: &Bound<'py, PyAny>,
+    num_threads: Option<usize>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let (values, dims) = (x.values()?, x.shape()[1]);
-    let answer = gate::run(py, |_| stats::quantile(values, dims, q))?;
-    Ok(column(py, answer).into_any())
+    let threads = threads::bound(num_threads, values.len())?;
+    let several = if is_scalar(q)? {
+        None
+    } else {
+        Some(Input::<f64>::new("q", q, 1)?)
+    };
+    let qs = match &several {
+        Some(several) => several.values()?,
+        None => &[q.extract()?],
+    };
+    let answers = gate::run(py, |interrupt| {
+        stats::quantiles(values, dims, qs, threads, interrupt)
+    })?
+    .concat();
+    match &several {
+        Some(_) => Ok(output(py, answers, &[qs.len(), dims])?.into_any()),
+        None => Ok(column(py, answers).into_any()),
+    }
+}
+
+/// Whether NumPy takes this for one number.
+fn is_scalar(q: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if q.is_instance_of::<PyFloat>() {
+        return Ok(true);
+    }
+    let array = q
+        .py()
+        .import(intern!(q.py(), "numpy"))?
+        .call_method1(intern!(q.py(), "asarray"), (q,))?;
+    Ok(array.cast::<PyUntypedArray>()?.ndim() == 0)
 }
