@@ -75,6 +75,18 @@ class Reader:
     def findings(self) -> list[tuple[str, str, bool]]: ...
     def episodes(self) -> tuple[NDArray[np.int64], ...]: ...
     def read(self, columns: Sequence[str], positions: ArrayLike) -> list[NDArray[Any]]: ...
+    def stats(
+        self, columns: Sequence[str], positions: ArrayLike, q: Sequence[float]
+    ) -> list[
+        tuple[
+            int,
+            NDArray[np.float64],
+            NDArray[np.float64],
+            NDArray[np.float64],
+            NDArray[np.float64],
+            NDArray[np.float64],
+        ]
+    ]: ...
     def read_chunks(
         self, column: str, episode_index: ArrayLike, start: ArrayLike, chunk_size: int
     ) -> NDArray[np.float32]: ...

@@ -9,14 +9,22 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep._native import Reader, episode_stream
+from vlaprep._native import Reader
+from vlaprep.dataset_types import (
+    LARGEST_ID,
+    ColumnStats,
+    DatasetInfo,
+    EpisodeTable,
+    Feature,
+    Finding,
+    episode_ids,
+)
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError
 
 if TYPE_CHECKING:
@@ -24,153 +32,20 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Dataset", "DatasetInfo", "EpisodeTable", "Feature", "Finding", "open_dataset"]
+__all__ = [
+    "ColumnStats",
+    "Dataset",
+    "DatasetInfo",
+    "EpisodeTable",
+    "Feature",
+    "Finding",
+    "open_dataset",
+]
 
 logger = logging.getLogger(__name__)
 
-_LARGEST_ID = np.iinfo(np.int64).max
 _MOST_THREADS = 1024
-
-
-class Feature(NamedTuple):
-    """One column as ``meta/info.json`` describes it.
-
-    Attributes
-    ----------
-    dtype : str
-        As written, such as ``"float32"``; empty where nothing is written.
-    shape : tuple of int
-        Shape of one frame's value.
-    names : list of str or None
-        Names of the dims, where they are one flat list.
-    """
-
-    dtype: str
-    shape: tuple[int, ...]
-    names: list[str] | None
-
-
-class DatasetInfo(NamedTuple):
-    """What ``meta/info.json`` says; the counters are as written, and rows decide.
-
-    Attributes
-    ----------
-    codebase_version : str
-        Such as ``"v2.1"``.
-    fps : float or None
-        Frames per second.
-    features : dict
-        `Feature` by column.
-    total_episodes, total_frames : int or None
-        Counters as written.
-    """
-
-    codebase_version: str
-    fps: float | None
-    features: dict[str, Feature]
-    total_episodes: int | None
-    total_frames: int | None
-
-
-class Finding(NamedTuple):
-    """One thing a user should know about a dataset.
-
-    Attributes
-    ----------
-    kind : str
-        A fixed word such as ``"pointer"`` or ``"unresolved-task"``.
-    message : str
-        The whole sentence.
-    """
-
-    kind: str
-    message: str
-
-
-@dataclass(frozen=True, eq=False)
-class EpisodeTable:
-    """The episodes of a dataset, as its rows tell them. All arrays are int64 and read-only.
-
-    Hand it to anything that speaks the Arrow PyCapsule interface, such as ``pyarrow.table(table)``
-    or ``polars.from_arrow(table)``.
-
-    Parameters
-    ----------
-    episode_index : numpy.ndarray
-        Shape (E,): ids, ascending, not necessarily dense.
-    length : numpy.ndarray
-        Shape (E,), in frames.
-    task_index : numpy.ndarray
-        Shape (E,): task of the first frame; -1 where it has none, or one that the dataset does not
-        define.
-    span_offsets : numpy.ndarray
-        Shape (E + 1,): the spans of episode ``i`` are ``span_offsets[i] : span_offsets[i + 1]``.
-    span_file, span_first_row, span_rows : numpy.ndarray
-        Shape (S,): position in `Dataset.files`, first row in that file, number of rows.
-    """
-
-    episode_index: NDArray[np.int64]
-    length: NDArray[np.int64]
-    task_index: NDArray[np.int64]
-    span_offsets: NDArray[np.int64]
-    span_file: NDArray[np.int64]
-    span_first_row: NDArray[np.int64]
-    span_rows: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        for column in vars(self).values():
-            column.flags.writeable = False
-
-    def __reduce__(self) -> tuple[type[EpisodeTable], tuple[NDArray[np.int64], ...]]:
-        return EpisodeTable, tuple(vars(self).values())
-
-    def __len__(self) -> int:
-        return len(self.episode_index)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, EpisodeTable):
-            return NotImplemented
-        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        return all(np.array_equal(a, b) for a, b in pairs)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        frames, tasks = int(self.length.sum()), len(np.unique(self.task_index))
-        return f"<EpisodeTable: {len(self)} episodes, {frames} frames, {tasks} tasks>"
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export as an Arrow stream of one batch (PyCapsule interface)."""
-        return episode_stream(*vars(self).values())
-
-    def positions(self, episodes: ArrayLike) -> NDArray[np.int64]:
-        """Positions of the ids `episodes` in this table.
-
-        Parameters
-        ----------
-        episodes : array_like of int64, shape (N,)
-            Ids.
-
-        Returns
-        -------
-        numpy.ndarray
-            int64, shape (N,).
-
-        Raises
-        ------
-        EpisodeSelectionError
-            If an id is not in the table; the message names it.
-        """
-        ids = episode_ids(episodes)
-        found = np.searchsorted(self.episode_index, ids)
-        inside = np.minimum(found, len(self) - 1)
-        unknown = ids[self.episode_index[inside] != ids]
-        if unknown.size:
-            raise EpisodeSelectionError(
-                f"no such episode: {', '.join(map(str, unknown[:20]))}; the dataset has "
-                f"{len(self)} episodes from {self.episode_index[0]} to {self.episode_index[-1]}"
-            )
-        return inside
+_DEFAULT_STATS = ("action", "observation.state")
 
 
 class Dataset:
@@ -310,12 +185,68 @@ class Dataset:
         EpisodeSelectionError
             If there is no such episode.
         """
+        names = _names(columns)
+        read = self._reader.read(names, self._positions(episodes))
+        return dict(zip(names, read, strict=True))
+
+    def stats(
+        self,
+        columns: str | Sequence[str] | None = None,
+        q: Sequence[float] = (0.01, 0.1, 0.5, 0.9, 0.99),
+        episodes: ArrayLike | None = None,
+    ) -> dict[str, ColumnStats]:
+        """Take statistics of whole columns, of which no more than a few hundredths are in memory.
+
+        Each column is read once, after a sample of its rows; again only where the sample misled about
+        where a quantile lies. The answer is exact either way, and the same for any number of threads.
+
+        Parameters
+        ----------
+        columns : str or sequence of str, optional
+            Numeric columns; ``"action"`` and ``"observation.state"``, as far as they are there, by
+            default.
+        q : sequence of float
+            Quantiles to take, each in [0, 1].
+        episodes : array_like of int64, shape (N,), optional
+            Ids; all by default.
+
+        Returns
+        -------
+        dict of str to ColumnStats
+
+        Raises
+        ------
+        ValueError
+            If a quantile does not lie in [0, 1].
+        DatasetFormatError
+            If a file lacks the column, cannot be read, or has rows that are no vectors of one
+            width.
+        EpisodeSelectionError
+            If there is no such episode.
+
+        Examples
+        --------
+        >>> from vlaprep import open_dataset
+        >>> dataset = open_dataset("tests/golden/lerobot_v30")
+        >>> stats = dataset.stats("action", q=(0.01, 0.99))["action"]
+        >>> stats.count, stats.quantiles.shape
+        (COUNT, SHAPE)
+        """
+        if columns is None:
+            columns = [name for name in _DEFAULT_STATS if name in self.columns]
+        names = _names(columns)
+        wanted = tuple(float(value) for value in q)
+        taken = self._reader.stats(names, self._positions(episodes), wanted)
+        return {
+            name: ColumnStats(count, low, high, mean, std, wanted, quantiles)
+            for name, (count, low, high, mean, std, quantiles) in zip(names, taken, strict=True)
+        }
+
+    def _positions(self, episodes: ArrayLike | None) -> NDArray[np.int64]:
         table = self.episodes
-        positions = np.arange(len(table))
-        if episodes is not None:
-            positions = np.unique(table.positions(episodes))
-        names = list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
-        return dict(zip(names, self._reader.read(names, positions), strict=True))
+        if episodes is None:
+            return np.arange(len(table))
+        return np.unique(table.positions(episodes))
 
     def read_chunks(
         self,
@@ -350,9 +281,13 @@ class Dataset:
             If a file lacks the column, cannot be read, or has rows that are no vectors of one
             width.
         """
-        if not 1 <= chunk_size <= _LARGEST_ID:
+        if not 1 <= chunk_size <= LARGEST_ID:
             raise ValueError(f"chunk_size must be 1 or more, in 64 bits, got {chunk_size}")
         return self._reader.read_chunks(column, episode_index, start, chunk_size)
+
+
+def _names(columns: str | Sequence[str]) -> list[str]:
+    return list(dict.fromkeys([columns] if isinstance(columns, str) else columns))
 
 
 def open_dataset(
@@ -442,18 +377,6 @@ def _is_local(path_or_repo_id: str | os.PathLike[str]) -> bool:
 
     text = os.fspath(path_or_repo_id)
     return not isinstance(path_or_repo_id, str) or Path(text).exists() or not is_repo_id(text)
-
-
-def episode_ids(episodes: Any) -> NDArray[np.int64]:
-    """Episode ids of any iterable as an int64 array; what is no integer is refused, not rounded."""
-    ids = np.asarray(episodes if isinstance(episodes, np.ndarray) else list(episodes)).ravel()
-    if not ids.size:
-        return np.zeros(0, np.int64)
-    if ids.dtype.kind not in "iu":
-        raise EpisodeSelectionError(f"episode ids must be integers, got {ids.dtype}: {ids[:5]}")
-    if ids.max() > _LARGEST_ID:
-        raise EpisodeSelectionError(f"no such episode: {ids.max()}; ids end at {_LARGEST_ID}")
-    return ids.astype(np.int64)
 
 
 def _threads(num_threads: int | None) -> int:

@@ -6,7 +6,16 @@
 //! their number alone; `VLAPREP_FUZZ_FIRST` replays from one on. The short run is part of the tests,
 //! `VLAPREP_FUZZ_SECONDS` makes it longer.
 #![allow(missing_docs, reason = "a test crate has no readers of documentation")]
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "what fails here is the test"
+)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a long run says how far it came"
+)]
 #![allow(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -212,8 +221,11 @@ fn damage(bytes: &mut Vec<u8>, chance: &mut Chance) {
     }
 }
 
+/// Ids, actions as bits, frames, chunks as bits.
+type Answer = (Vec<i64>, Vec<u32>, Vec<i64>, Vec<u32>);
+
 /// Everything that one engine says; `None` where it refuses.
-fn answer(root: &Path, engine: Engine) -> Option<(Vec<i64>, Vec<u32>, Vec<i64>, Vec<u32>)> {
+fn answer(root: &Path, engine: Engine) -> Option<Answer> {
     let never = Interrupt::never();
     let dataset = Dataset::open_with(engine, root, None, 2, &never).ok()?;
     let table = dataset.episodes().clone();

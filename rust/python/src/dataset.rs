@@ -45,6 +45,17 @@ type Columns<'py> = (
     Ids<'py>,
 );
 
+/// Rows; min, max, mean and std; quantiles.
+type Stats<'py> = (
+    usize,
+    Floats<'py>,
+    Floats<'py>,
+    Floats<'py>,
+    Floats<'py>,
+    Bound<'py, PyArrayDyn<f64>>,
+);
+type Floats<'py> = Bound<'py, PyArray1<f64>>;
+
 /// dtype, shape and names.
 type Feature<'a> = (&'a str, &'a [u64], Option<&'a [String]>);
 
@@ -212,6 +223,37 @@ impl Reader {
                 };
                 Ok(output(py, values, shape)?.into_any())
             }
+        });
+        arrays.collect()
+    }
+
+    /// Take statistics of columns over the episodes at `positions`.
+    ///
+    /// Returns
+    /// -------
+    /// list of tuple
+    ///     For each column the rows, then float64 arrays of shape (D,): least, greatest, mean, standard
+    ///     deviation; then one of shape (len(q), D) with the quantiles.
+    #[allow(clippy::needless_pass_by_value, reason = "extracted owned")]
+    fn stats<'py>(
+        &self,
+        py: Python<'py>,
+        columns: Vec<String>,
+        positions: &Bound<'py, PyAny>,
+        q: Vec<f64>,
+    ) -> PyResult<Vec<Stats<'py>>> {
+        let positions = self.positions(positions)?;
+        let (dataset, threads) = (&self.dataset, self.threads);
+        let names: Vec<&str> = columns.iter().map(String::as_str).collect();
+        let stats = gate::run(py, |interrupt| {
+            dataset.stats(&names, &positions, &q, threads, interrupt)
+        })?;
+        let arrays = stats.into_iter().map(|stats| {
+            let shape = [q.len(), stats.min.len()];
+            let [min, max, mean, std] =
+                [stats.min, stats.max, stats.mean, stats.std].map(|values| column_of(py, values));
+            let quantiles = output(py, stats.quantiles.concat(), &shape)?;
+            Ok((stats.count, min, max, mean, std, quantiles))
         });
         arrays.collect()
     }

@@ -18,7 +18,7 @@ pub(super) enum Sheet<'a> {
     Integers(&'a mut [i64]),
 }
 
-impl<'a> Sheet<'a> {
+impl Sheet<'_> {
     /// Takes the first `rows` rows off.
     pub(super) fn split_off(&mut self, rows: usize) -> Self {
         match self {

@@ -91,6 +91,9 @@ pub(super) fn column_chunk(cursor: &mut Cursor<'_>) -> Result<ColumnChunk, Malfo
     }
 }
 
+/// Fields of the metadata of a column chunk that must be there, a bit each.
+const REQUIRED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9;
+
 fn column_metadata(cursor: &mut Cursor<'_>, chunk: &mut ColumnChunk) -> Result<(), Malformed> {
     let mut seen = 0_u32;
     let mut last = 0;
@@ -118,7 +121,6 @@ fn column_metadata(cursor: &mut Cursor<'_>, chunk: &mut ColumnChunk) -> Result<(
         *place = cursor.integer()?;
         seen |= 1 << id;
     }
-    const REQUIRED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 9;
     if seen & REQUIRED == REQUIRED {
         Ok(())
     } else {

@@ -284,12 +284,13 @@ impl<'a, T: Number> ColumnReader<'a, T> {
         let Some(levels) = levels.filter(|&levels| levels <= length.min(size)) else {
             return Ok(None);
         };
-        let codec = match header.plain_bytes {
-            true => Codec::Uncompressed,
-            false => self.codec,
+        let codec = if header.plain_bytes {
+            Codec::Uncompressed
+        } else {
+            self.codec
         };
         let (page, inflater) = (&mut self.scratch.page, &mut self.scratch.inflater);
-        let inflated = self.source.body(length, |bytes| {
+        let done = self.source.body(length, |bytes| {
             page.resize(size + PADDING, 0);
             page[..levels].copy_from_slice(&bytes[..levels]);
             // Where nothing but levels is left, nothing is compressed either.
@@ -298,7 +299,7 @@ impl<'a, T: Number> ColumnReader<'a, T> {
             }
             inflater.inflate(codec, &bytes[levels..], &mut page[levels..size])
         })?;
-        Ok(inflated.and_then(|()| match header.page {
+        Ok(done.and_then(|()| match header.page {
             page::DICTIONARY => self.open_dictionary(header, size),
             page::DATA => self.open_data(header, size, None),
             page::DATA_V2 => self.open_data(header, size, Some(levels)),

@@ -200,7 +200,7 @@ impl DataFile {
             .map_err(io)?
             .map_err(|reason| foreign(name, reason))?;
         let data_end = size - bytes.len() as u64 - TAIL;
-        let footer = guarded_footer(name, bytes, data_end, schemas)?;
+        let footer = guarded_footer(name, &bytes, data_end, schemas)?;
         if let Some(twice) = &footer.schema.twice {
             return Err(Error::Column {
                 file: name.to_owned(),
@@ -306,7 +306,7 @@ fn read_footer(file: &File, size: u64) -> io::Result<Result<Bytes, &'static str>
 }
 
 /// Walks over a footer; where that fails, says why in the words of whoever knows best.
-fn guarded_footer(name: &str, bytes: Bytes, data_end: u64, schemas: &Schemas) -> Result<Footer> {
+fn guarded_footer(name: &str, bytes: &Bytes, data_end: u64, schemas: &Schemas) -> Result<Footer> {
     let parse = || Ok(Footer::parse(bytes.clone(), data_end, schemas));
     match guarded(name, parse)? {
         Ok(footer) => Ok(footer),
@@ -319,7 +319,7 @@ fn guarded_footer(name: &str, bytes: Bytes, data_end: u64, schemas: &Schemas) ->
             source,
         }),
         Err(Refusal::Malformed) => {
-            guarded(name, || ParquetMetaDataReader::decode_metadata(&bytes))?;
+            guarded(name, || ParquetMetaDataReader::decode_metadata(bytes))?;
             let reason = "damaged parquet file: its footer breaks the rules of the format";
             Err(foreign(name, reason))
         }

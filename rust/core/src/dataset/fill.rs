@@ -51,8 +51,7 @@ pub(super) const BLOCK_ROWS: usize = 1 << 13;
 /// Fills the `sheets` of the `wanted` columns by the `pieces`, which follow one another in the answer, and looks
 /// at the `claims`.
 pub(super) fn fill<'a>(
-    engine: Engine,
-    files: &[DataFile],
+    (engine, files): (Engine, &[DataFile]),
     wanted: &[Wanted<'_>],
     sheets: Vec<Sheet<'a>>,
     pieces: &[Piece],
@@ -364,7 +363,16 @@ mod tests {
         };
         let (engine, files) = (Engine::Pages, &dataset.files);
         let pieces = [piece(0), piece(60)];
-        let left = fill(engine, files, &wanted, sheets, &pieces, &[claim], 1, &never).unwrap();
+        let left = fill(
+            (engine, files),
+            &wanted,
+            sheets,
+            &pieces,
+            &[claim],
+            1,
+            &never,
+        )
+        .unwrap();
         assert!(left.disordered.is_empty());
         (left.cells.len(), left.claims.len())
     }

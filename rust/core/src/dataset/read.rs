@@ -274,8 +274,7 @@ impl Dataset {
         let sheets = answer.iter_mut().map(Column::sheet).collect();
         let claims = self.claims(windows, reordered);
         let left = fill(
-            self.engine,
-            &self.files,
+            (self.engine, &self.files),
             &wanted,
             sheets,
             &pieces,
@@ -389,7 +388,7 @@ impl Dataset {
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<()> {
-        let mut jobs: BTreeMap<(usize, usize), Vec<(Range<usize>, Sheet<'_>)>> = BTreeMap::new();
+        let mut jobs: BTreeMap<(usize, usize), Vec<_>> = BTreeMap::new();
         for cell in cells {
             let job = jobs.entry((cell.column, cell.file)).or_default();
             job.push((cell.rows, cell.out));
