@@ -54,5 +54,5 @@ impl Simd {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn run_avx2<K: Kernel>(kernel: K) -> K::Answer {
-    kernel.run::<3>()
+    kernel.run::<2>()
 }
