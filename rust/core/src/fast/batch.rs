@@ -195,6 +195,10 @@ impl<'a> Rounded<'a> {
 
 impl TakeRow for Rounded<'_> {
     #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
     fn take(&mut self, k: usize, row: &[f64]) {
         let (scale, low, high, shift) = (self.scale, self.low, self.high, self.shift);
         let mut inside = true;

@@ -194,7 +194,7 @@ impl Codec {
         }
         let count = offsets.len() - 1;
         let mut actions = Vec::new();
-        let length = count.checked_mul(size).unwrap_or(usize::MAX);
+        let length = count.saturating_mul(size);
         if size > usize::MAX / 64 || actions.try_reserve_exact(length).is_err() {
             return Err(Error::argument(format!(
                 "{count} chunks of {horizon} x {dims} do not fit into memory"

@@ -262,6 +262,10 @@ struct Keep<'a> {
 
 impl TakeRow for Keep<'_> {
     #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
     fn take(&mut self, k: usize, row: &[f64]) {
         self.coefficients[k * self.dims..][..self.dims].copy_from_slice(&row[..self.dims]);
     }
@@ -278,6 +282,10 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
     type Answer = ();
 
     #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
     fn run<const V: usize>(self) {
         let (plan, width) = (self.plan, self.block.load(self.chunks));
         let (steps, out) = (&mut self.block.steps, &mut self.block.frequencies);
@@ -290,11 +298,11 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
             let half = n / 2;
             fold(steps, *n, width);
             let terms = (0..half).map(|c| (c, n - half + c));
-            odd.multiply::<V>(terms, steps, width, out, |j| first * (2 * j + 1));
+            odd.multiply::<V>(&terms, steps, width, out, |j| first * (2 * j + 1));
         }
         let terms = (0..plan.even.columns()).map(|c| (c, c));
         plan.even
-            .multiply::<V>(terms, steps, width, out, |j| plan.last * j);
+            .multiply::<V>(&terms, steps, width, out, |j| plan.last * j);
         for (k, row) in out.chunks_exact(width).enumerate().take(plan.horizon) {
             self.take.take(k, row);
         }
@@ -311,6 +319,10 @@ impl Kernel for Backward<'_> {
     type Answer = ();
 
     #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
     fn run<const V: usize>(self) {
         let (plan, width) = (self.plan, self.width);
         let Block {
@@ -323,7 +335,7 @@ impl Kernel for Backward<'_> {
             plan.last * j
         });
         plan.even
-            .multiply::<V>(terms.iter().copied(), frequencies, width, steps, |t| t);
+            .multiply::<V>(&terms.iter().copied(), frequencies, width, steps, |t| t);
         for Stage {
             steps: n,
             first,
@@ -333,7 +345,7 @@ impl Kernel for Backward<'_> {
             let half = n / 2;
             used(terms, frequencies, width, half, |j| first * (2 * j + 1));
             let below = n - half;
-            odd.multiply::<V>(terms.iter().copied(), frequencies, width, steps, |r| {
+            odd.multiply::<V>(&terms.iter().copied(), frequencies, width, steps, |r| {
                 below + r
             });
             fold(steps, *n, width);
@@ -357,7 +369,11 @@ fn used(
     terms.clear();
     terms.extend((0..columns).map(|j| (j, row(j))).filter(|&(_, row)| {
         let lanes = &input[row * width..][..width];
-        lanes.iter().fold(false, |any, &value| any | (value != 0.0))
+        let mut any = false; // without a branch, so that lanes are looked at together
+        for &value in lanes {
+            any |= value != 0.0;
+        }
+        any
     }));
 }
 

@@ -51,7 +51,7 @@ impl Panel {
     )]
     pub(super) fn multiply<const VECTORS: usize>(
         &self,
-        terms: impl Iterator<Item = (usize, usize)> + Clone,
+        terms: &(impl Iterator<Item = (usize, usize)> + Clone),
         input: &[f64],
         width: usize,
         out: &mut [f64],

@@ -78,37 +78,37 @@ impl<'a> Words<'a> {
     /// The text `codes`, in which `marks` are the places of all symbols but `run`; `classes` holds
     /// what [`class_of`] gives for every character, with bits of the caller's.
     pub(super) fn new(codes: &'a [u16], marks: &'a Marks, classes: &'a [u8], run: u16) -> Self {
-        let run = classes[usize::from(run)];
         Self {
             codes,
             marks,
             classes,
-            run,
-            met: run,
+            run: classes[usize::from(run)],
+            met: 0,
         }
     }
 
-    /// Whether [`UNEVEN`] was set for the run symbol or for any other that was met.
-    pub(super) fn uneven(&self) -> bool {
-        self.met & UNEVEN != 0
-    }
-
-    /// Meets all symbols, without cutting.
-    pub(super) fn see_all(&mut self) {
-        let (mut at, end) = (0, self.codes.len());
-        loop {
-            at = self.marks.next(at, end);
-            if at == end {
-                return;
-            }
-            self.class(at);
-            at += 1;
-        }
-    }
-
-    /// Where the word ends that begins at `start`, which is before the end of the text.
+    /// Where the word ends that begins at `start`, before the end of the text; and whether
+    /// [`UNEVEN`] is set for one of its symbols. (It may tell so of a symbol right behind it, too.)
     #[inline]
-    pub(super) fn end_of(&mut self, start: usize) -> usize {
+    pub(super) fn next(&mut self, start: usize) -> (usize, bool) {
+        self.met = 0;
+        let end = self.end_of(start);
+        (end, self.met & UNEVEN != 0)
+    }
+
+    /// The same, if all of the text from `start` on is one word.
+    pub(super) fn rest(&mut self, start: usize) -> (usize, bool) {
+        self.met = self.run;
+        let (mut at, end) = (self.marks.next(start, self.codes.len()), self.codes.len());
+        while at < end {
+            self.class(at);
+            at = self.marks.next(at + 1, end);
+        }
+        (end, self.met & UNEVEN != 0)
+    }
+
+    #[inline]
+    fn end_of(&mut self, start: usize) -> usize {
         let (first, of_first, next) = (self.codes[start], self.class(start), start + 1);
         if first == APOSTROPHE
             && let Some(length) = contraction(&self.codes[start..])
@@ -139,7 +139,9 @@ impl<'a> Words<'a> {
         let end = self.codes.len();
         loop {
             if self.run & CLASS == wanted {
-                at = self.marks.next(at, end);
+                let mark = self.marks.next(at, end);
+                self.met |= if mark > at { self.run } else { 0 };
+                at = mark;
             }
             if at == end || self.class(at) != wanted {
                 return at;
@@ -167,7 +169,7 @@ mod tests {
         let mut words = Words::new(&codes, &marks, &CLASSES, run as u16);
         let (mut start, mut found) = (0, Vec::new());
         while start < codes.len() {
-            let end = words.end_of(start);
+            let (end, _) = words.next(start);
             found.push(String::from_utf16(&codes[start..end]).unwrap());
             start = end;
         }

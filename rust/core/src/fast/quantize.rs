@@ -63,6 +63,10 @@ struct Round<'a> {
 
 impl TakeRow for Round<'_> {
     #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
     fn take(&mut self, k: usize, row: &[f64]) {
         let (scale, mut fits) = (self.scale, true);
         let chunks = self.symbols.chunks_exact_mut(self.size);

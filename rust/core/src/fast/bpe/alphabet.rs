@@ -37,11 +37,12 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
 
 /// The atoms of an entry of the vocabulary; nothing where no text has such an atom.
 pub(super) fn atoms_of_entry(entry: &str, byte_level: bool) -> Option<Vec<Atom>> {
-    let atom = |character| match byte_level {
-        true => byte_of(character).map(Atom::from),
-        false => Some(character as u32)
-            .filter(|code| *code < 0xD800)
-            .map(|code| code as Atom),
+    let atom = |character: char| {
+        if byte_level {
+            byte_of(character).map(Atom::from)
+        } else {
+            Some(character as Atom).filter(|_| character < '\u{E000}')
+        }
     };
     let atoms = entry.chars().map(atom).collect::<Option<Vec<_>>>()?;
     (!atoms.is_empty()).then_some(atoms)

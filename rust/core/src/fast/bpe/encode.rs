@@ -39,12 +39,15 @@ pub(crate) struct Encoder {
 pub(crate) struct Scratch {
     /// Places of a chunk that do not hold the run symbol.
     pub(crate) marks: Marks,
-    /// Ends of its words.
-    ends: Vec<usize>,
-    /// Its atoms, where they are not its symbols.
-    text: Vec<Atom>,
-    text_marks: Marks,
+    word: Spelt,
     work: Work,
+}
+
+/// The atoms of a word, where they are not its symbols.
+#[derive(Debug, Default)]
+struct Spelt {
+    atoms: Vec<Atom>,
+    marks: Marks,
 }
 
 #[derive(Debug, Default)]
@@ -106,103 +109,89 @@ impl Encoder {
 
     /// Appends the ids of a chunk; `scratch.marks` are the places that do not hold the run symbol.
     ///
-    /// The vocabulary may lack atoms of symbols, which encoding then leaves out: gives the lowest one.
+    /// The vocabulary may lack atoms of symbols, which encoding then leaves out: gives the lowest of
+    /// these symbols.
     pub(crate) fn encode(
         &self,
         symbols: &[u16],
         scratch: &mut Scratch,
         ids: &mut Vec<i32>,
     ) -> Option<u16> {
-        let Scratch {
-            marks,
-            ends,
-            text,
-            text_marks,
-            work,
-        } = scratch;
-        if self.cut(symbols, marks, ends) {
-            let lost = self.spell_out(symbols, marks, ends, text, text_marks);
-            self.encode_words(text, text_marks, ends, work, ids);
-            lost
-        } else {
-            self.encode_words(symbols, marks, ends, work, ids);
-            None
-        }
-    }
-
-    /// Lists the ends of all words; tells whether a symbol is [`UNEVEN`].
-    fn cut(&self, symbols: &[u16], marks: &Marks, ends: &mut Vec<usize>) -> bool {
-        ends.clear();
+        let Scratch { marks, word, work } = scratch;
         let mut words = Words::new(symbols, marks, &self.symbols, self.run);
-        if self.split {
-            let mut start = 0;
-            while start < symbols.len() {
-                start = words.end_of(start);
-                ends.push(start);
+        let (mut start, mut lowest) = (0, None);
+        while start < symbols.len() {
+            let (end, uneven) = if self.split {
+                words.next(start)
+            } else {
+                words.rest(start)
+            };
+            if uneven {
+                let lost = self.spell(symbols, marks, (start, end), word);
+                self.encode_word(&word.atoms, &word.marks, (0, word.atoms.len()), work, ids);
+                lowest = [lowest, lost].into_iter().flatten().min();
+            } else {
+                self.encode_word(symbols, marks, (start, end), work, ids);
             }
-        } else {
-            words.see_all();
-            ends.push(symbols.len());
+            start = end;
         }
-        words.uneven()
+        lowest
     }
 
-    /// Writes the atoms of all symbols, and where they are; moves the ends of words along. Gives the
-    /// lowest symbol that lacks an atom.
-    fn spell_out(
+    /// Writes the atoms of a word, and where the run symbol is not among them; gives the lowest symbol
+    /// that lacks an atom.
+    fn spell(
         &self,
         symbols: &[u16],
         marks: &Marks,
-        ends: &mut [usize],
-        text: &mut Vec<Atom>,
-        text_marks: &mut Marks,
+        (start, end): (usize, usize),
+        word: &mut Spelt,
     ) -> Option<u16> {
-        text.clear();
-        text_marks.clear(3 * symbols.len());
-        let (mut at, mut ends, mut lost) = (0, ends.iter_mut().peekable(), None);
-        let mut lose = |symbol: u16| lost = Some(lost.map_or(symbol, |lowest| symbol.min(lowest)));
-        loop {
-            let mark = marks.next(at, symbols.len());
-            while let Some(end) = ends.next_if(|end| **end <= mark) {
-                *end = text.len() + (*end - at) * self.unit.len();
-            }
-            for _ in at..mark {
-                text.extend_from_slice(&self.unit);
-            }
-            if at < mark && self.unit_lacks {
-                lose(self.run);
-            }
-            let Some(&symbol) = symbols.get(mark) else {
-                return lost;
+        let Spelt {
+            atoms,
+            marks: atom_marks,
+        } = word;
+        atoms.clear();
+        atom_marks.clear(3 * (end - start));
+        let (mut at, mut lowest) = (start, None);
+        while at < end {
+            let symbol = symbols[at];
+            let first = atoms.len();
+            let whole = if symbol == self.run {
+                let mark = marks.next(at, end);
+                (at..mark).for_each(|_| atoms.extend_from_slice(&self.unit));
+                at = mark;
+                !self.unit_lacks
+            } else {
+                let whole = self.alphabet.spell(symbol, atoms);
+                (first..atoms.len()).for_each(|place| atom_marks.set(place));
+                at += 1;
+                whole
             };
-            let first = text.len();
-            if !self.alphabet.spell(symbol, text) {
-                lose(symbol);
+            if !whole {
+                lowest = [lowest, Some(symbol)].into_iter().flatten().min();
             }
-            (first..text.len()).for_each(|place| text_marks.set(place));
-            at = mark + 1;
         }
+        lowest
     }
 
-    fn encode_words(
+    /// Appends the ids of the word `text[start..end]`.
+    #[inline]
+    fn encode_word(
         &self,
         text: &[Atom],
         marks: &Marks,
-        ends: &[usize],
+        place: (usize, usize),
         work: &mut Work,
         ids: &mut Vec<i32>,
     ) {
-        let mut start = 0;
-        for &end in ends {
-            let word = &text[start..end];
-            let way = self.backtrack.as_ref();
-            if !way.is_some_and(|way| way.encode(text, marks, start, end, work, ids)) {
-                let tokens = word.iter().map(|&atom| self.alphabet.token(atom));
-                work.tokens.clear();
-                work.merger.merge(&self.pairs, tokens, &mut work.tokens);
-                ids.extend(work.tokens.iter().map(|&token| self.ids[token as usize]));
-            }
-            start = end;
+        let way = self.backtrack.as_ref();
+        if !way.is_some_and(|way| way.encode(text, marks, place, work, ids)) {
+            let atoms = text[place.0..place.1].iter();
+            let tokens = atoms.map(|&atom| self.alphabet.token(atom));
+            work.tokens.clear();
+            work.merger.merge(&self.pairs, tokens, &mut work.tokens);
+            ids.extend(work.tokens.iter().map(|&token| self.ids[token as usize]));
         }
     }
 }
@@ -275,8 +264,7 @@ impl Backtrack {
         &self,
         text: &[Atom],
         marks: &Marks,
-        start: usize,
-        end: usize,
+        (start, end): (usize, usize),
         work: &mut Work,
         ids: &mut Vec<i32>,
     ) -> bool {

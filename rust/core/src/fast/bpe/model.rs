@@ -37,13 +37,13 @@ impl Model {
         };
         let byte_level = pre_tokenizer(&file)?;
         for (field, allowed) in [("normalizer", ""), ("post_processor", "ByteLevel")] {
-            if kind(&file, field).is_some_and(|kind| kind != Some(allowed)) {
+            if !["", allowed].contains(&kind(&file, field)) {
                 return unsupported(format!("{field} {}", shown(&file, field)));
             }
         }
         let decoders: &[_] = match byte_level {
-            Some(_) => &[Some(Some("ByteLevel"))],
-            None => &[None, Some(Some("Fuse"))],
+            Some(_) => &["ByteLevel"],
+            None => &["", "Fuse"],
         };
         if !decoders.contains(&kind(&file, "decoder")) {
             return unsupported(format!("decoder {}", shown(&file, "decoder")));
@@ -79,15 +79,16 @@ impl Model {
             let character = char::from_u32(*code).map(String::from);
             character.is_some_and(|c| entries.get(c.as_str()) == Some(&(*code as i32)))
         };
-        (0..).find(|code| !leads(code)).unwrap_or(0)
+        let most = self.vocabulary.len() as u32;
+        (0..=most).find(|code| !leads(code)).unwrap_or(most)
     }
 }
 
-/// The type of a part: nothing where there is no part, nothing inside where it has no type.
-fn kind<'a>(object: &'a Map<String, Value>, field: &str) -> Option<Option<&'a str>> {
+/// The type of a part; empty where there is no part.
+fn kind<'a>(object: &'a Map<String, Value>, field: &str) -> &'a str {
     match object.get(field) {
-        None | Some(Value::Null) => None,
-        Some(part) => Some(part.get("type").and_then(Value::as_str)),
+        None | Some(Value::Null) => "",
+        Some(part) => part.get("type").and_then(Value::as_str).unwrap_or("?"),
     }
 }
 
@@ -101,8 +102,8 @@ fn shown(object: &Map<String, Value>, field: &str) -> String {
 fn pre_tokenizer(file: &Map<String, Value>) -> Result<Option<bool>> {
     let flag = |name| file.get("pre_tokenizer")?.get(name).map(Value::as_bool);
     match kind(file, "pre_tokenizer") {
-        None => Ok(None),
-        Some(Some("ByteLevel")) => match (flag("add_prefix_space"), flag("use_regex")) {
+        "" => Ok(None),
+        "ByteLevel" => match (flag("add_prefix_space"), flag("use_regex")) {
             (Some(Some(false)), None) => Ok(Some(true)),
             (Some(Some(false)), Some(Some(split))) => Ok(Some(split)),
             _ => unsupported(format!("pre_tokenizer {}", shown(file, "pre_tokenizer"))),

@@ -223,19 +223,19 @@ impl Grown {
             while !free(&nodes, lowest) {
                 lowest += 1;
             }
-            let least = lowest.max(usize::from(first) + 1);
+            let start = lowest.max(usize::from(first) + 1);
             let fits = |base: usize| {
                 let mut places = children.iter().map(|&(atom, _)| base + usize::from(atom));
                 places.all(|slot| free(&nodes, slot))
             };
-            let candidates = (least..nodes.len().max(least))
+            let candidates = (start..nodes.len().max(start))
                 .filter(|&slot| free(&nodes, slot))
                 .take(PATIENCE)
                 .map(|slot| slot - usize::from(first));
             let base = candidates
                 .into_iter()
                 .find(|&base| fits(base))
-                .unwrap_or(nodes.len().max(least) - usize::from(first));
+                .unwrap_or(nodes.len().max(start) - usize::from(first));
             let end = base + usize::from(last) + 1;
             if end > most {
                 return None;
