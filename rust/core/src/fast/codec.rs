@@ -55,6 +55,42 @@ pub struct Encoded {
     pub warnings: Vec<String>,
 }
 
+/// Ids of all chunks as a matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Padded {
+    /// A row a chunk.
+    pub ids: Vec<i32>,
+    /// Where there is an id.
+    pub mask: Vec<bool>,
+    /// How many chunks were cut.
+    pub cut: usize,
+}
+
+impl Encoded {
+    /// The ids in rows of `length`: cut, or filled up with `pad`.
+    pub fn padded(&self, length: usize, pad: i32) -> Result<Padded> {
+        let count = self.offsets.len() - 1;
+        let (mut ids, mut mask) = (Vec::new(), Vec::new());
+        let size = count.saturating_mul(length);
+        if ids.try_reserve_exact(size).is_err() || mask.try_reserve_exact(size).is_err() {
+            return Err(Error::argument(format!(
+                "{count} rows of {length} ids do not fit into memory"
+            )));
+        }
+        let mut cut = 0;
+        for ends in self.offsets.windows(2) {
+            let row = &self.ids[ends[0] as usize..ends[1] as usize];
+            let kept = row.len().min(length);
+            cut += usize::from(row.len() > length);
+            ids.extend_from_slice(&row[..kept]);
+            ids.resize(ids.len() + length - kept, pad);
+            mask.resize(mask.len() + kept, true);
+            mask.resize(mask.len() + length - kept, false);
+        }
+        Ok(Padded { ids, mask, cut })
+    }
+}
+
 /// Actions of all chunks, and how each decoded.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decoded {

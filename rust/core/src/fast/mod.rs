@@ -14,7 +14,7 @@ mod simd;
 mod unicode;
 
 pub use bpe::Status;
-pub use codec::{Codec, Decoded, Encoded, Settings};
+pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
 pub use dct::{Dct, Idct};
 pub use quantize::dct_quantize;
 pub use range::OnRange;
