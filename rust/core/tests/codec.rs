@@ -56,7 +56,7 @@ fn codec(horizon: Option<usize>) -> Codec {
         max_token: Some(HIGH),
         time_horizon: horizon,
     };
-    Codec::new(&tokenizer(), settings).unwrap()
+    Codec::new(Some(&tokenizer()), settings).unwrap()
 }
 
 fn encode(codec: &Codec, chunks: &[f64], on_range: OnRange) -> Result<Encoded, Error> {
@@ -282,7 +282,7 @@ fn symbols_without_bytes_are_left_out_and_told_of() {
         max_token: None,
         time_horizon: None,
     };
-    let codec = Codec::new(&sparse, settings).unwrap();
+    let codec = Codec::new(Some(&sparse), settings).unwrap();
     let mut chunks = vec![0.0; 2 * SIZE];
     chunks[SIZE..]
         .iter_mut()
@@ -310,7 +310,7 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     let new = |change: fn(&mut Settings)| {
         let mut settings = settings;
         change(&mut settings);
-        Codec::new(&tokenizer(), settings).map(|codec| codec.max_token())
+        Codec::new(Some(&tokenizer()), settings).map(|codec| codec.max_token())
     };
     assert_eq!(new(|_| ()).unwrap(), HIGH); // as far as characters count up
     assert!(matches!(
@@ -331,13 +331,50 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     ));
     let other = tokenizer().replace("\"\\u0000\":", "\"\\uE000\":");
     assert!(matches!(
-        Codec::new(&other, settings),
+        Codec::new(Some(&other), settings),
         Err(Error::Vocabulary(_))
     ));
     assert!(matches!(
-        Codec::new("{}", settings),
+        Codec::new(Some("{}"), settings),
         Err(Error::Unsupported(_))
     ));
+}
+
+#[test]
+fn without_a_tokenizer_ids_are_symbols() {
+    let settings = Settings {
+        scale: 10.0,
+        min_token: LOW,
+        max_token: Some(HIGH),
+        time_horizon: None,
+    };
+    let plain = Codec::new(None, settings).unwrap();
+    let chunks: Vec<f64> = (0..40 * SIZE)
+        .map(|i| 9.0 * ((i * i) as f64).sin())
+        .collect();
+    let encoded = encode(&plain, &chunks, OnRange::Clamp).unwrap();
+    let clamped = symbols(&chunks)
+        .into_iter()
+        .map(|q| i64::from(q).clamp(LOW, HIGH) - LOW);
+    assert_eq!(encoded.ids, clamped.map(|q| q as i32).collect::<Vec<_>>());
+    let merged = codec(None);
+    let other = encode(&merged, &chunks, OnRange::Clamp).unwrap();
+    assert_eq!(encoded.warnings, other.warnings);
+    assert_eq!(
+        decode(&plain, &encoded, false),
+        decode(&merged, &other, false)
+    );
+    for (id, want) in [
+        (-1, Status::UnknownId),
+        (206, Status::OutOfAlphabet),
+        (205, Status::Ok),
+    ] {
+        let ids = [&[0; SIZE - 1][..], &[id]].concat();
+        let decoded = plain
+            .decode(&ids, &[0, 18], SHAPE, OnRange::Clamp, false)
+            .unwrap();
+        assert_eq!(decoded.status, [want as u8]);
+    }
 }
 
 #[test]

@@ -17,8 +17,8 @@ use crate::gate;
 ///
 /// Parameters
 /// ----------
-/// tokenizer : str
-///     Text of a ``tokenizer.json``.
+/// tokenizer : str or None
+///     Text of a ``tokenizer.json``; None: ids are the symbols, ``coefficient - min_token``.
 /// scale : float
 ///     Quantisation steps per unit of a coefficient.
 /// min_token : int
@@ -37,7 +37,7 @@ use crate::gate;
 #[pyclass(frozen, module = "vlaprep._native")]
 pub(crate) struct Codec {
     inner: fast::Codec,
-    tokenizer: String,
+    tokenizer: Option<String>,
     settings: Settings,
 }
 
@@ -65,7 +65,7 @@ impl Codec {
     #[pyo3(signature = (tokenizer, scale, min_token, max_token=None, time_horizon=None))]
     fn new(
         py: Python<'_>,
-        tokenizer: String,
+        tokenizer: Option<String>,
         scale: f64,
         min_token: i64,
         max_token: Option<i64>,
@@ -77,7 +77,7 @@ impl Codec {
             max_token,
             time_horizon,
         };
-        let inner = gate::run(py, |_| fast::Codec::new(&tokenizer, settings))?;
+        let inner = gate::run(py, |_| fast::Codec::new(tokenizer.as_deref(), settings))?;
         Ok(Self {
             inner,
             tokenizer,
@@ -85,14 +85,20 @@ impl Codec {
         })
     }
 
-    fn __getnewargs__(&self) -> (&str, f64, i64, Option<i64>, Option<usize>) {
+    fn __getnewargs__(&self) -> (Option<&str>, f64, i64, Option<i64>, Option<usize>) {
         let Settings {
             scale,
             min_token,
             max_token,
             time_horizon,
         } = self.settings;
-        (&self.tokenizer, scale, min_token, max_token, time_horizon)
+        (
+            self.tokenizer.as_deref(),
+            scale,
+            min_token,
+            max_token,
+            time_horizon,
+        )
     }
 
     /// The largest coefficient of the fit.

@@ -51,11 +51,7 @@ impl Batch<'_> {
                 });
             }
             for symbols in symbols.chunks_exact(size) {
-                scratch.marks.fill(symbols, self.codec.run);
-                let lost = self
-                    .codec
-                    .encoder
-                    .encode(symbols, &mut scratch, &mut part.ids);
+                let lost = self.codec.write(symbols, &mut scratch, &mut part.ids);
                 part.offsets.push(part.ids.len() as i64);
                 if let Some(lowest) = lost {
                     let lost = Some(Lost { chunks: 1, lowest });

@@ -4,7 +4,7 @@
 //! is made once for the call and used for all of its chunks.
 
 use super::batch::{Batch, Part};
-use super::bpe::{Decoder, Encoder, Model, Status};
+use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
 use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
 use crate::parallel::{self, Interrupt};
@@ -23,8 +23,7 @@ pub struct Codec {
     pub(super) max_token: i64,
     /// The most frequent symbol.
     pub(super) run: u16,
-    pub(super) encoder: Encoder,
-    decoder: Decoder,
+    pub(super) tokens: Tokens,
     /// The scaled coefficient of each symbol of the fit.
     coefficients: Vec<f64>,
     /// For the horizon that the codec was fitted to.
@@ -100,12 +99,22 @@ pub struct Decoded {
     pub status: Vec<u8>,
 }
 
+/// What stands for symbols.
+#[derive(Debug, Clone)]
+pub(super) enum Tokens {
+    /// The ids of a byte-pair encoding.
+    Merged(Box<(Encoder, Decoder)>),
+    /// The symbols themselves.
+    Plain,
+}
+
 impl Codec {
-    /// The codec of a `tokenizer.json`, given as text.
+    /// The codec of a `tokenizer.json`, given as text; without one, ids are the symbols themselves,
+    /// from 0 to `max_token - min_token`.
     ///
-    /// [`Error::Unsupported`] where that asks for anything that this codec does not do exactly.
-    pub fn new(tokenizer: &str, settings: Settings) -> Result<Self> {
-        let model = Model::parse(tokenizer)?;
+    /// [`Error::Unsupported`] where the tokenizer asks for anything that is not done exactly here.
+    pub fn new(tokenizer: Option<&str>, settings: Settings) -> Result<Self> {
+        let model = tokenizer.map(Model::parse).transpose()?;
         let Settings {
             scale, min_token, ..
         } = settings;
@@ -114,7 +123,11 @@ impl Codec {
                 "scale is {scale}, it must be a positive number"
             )));
         }
-        let size = model.alphabet_size();
+        let symbols = u32::from(LARGEST) + 1;
+        let size = model
+            .as_ref()
+            .map_or(symbols, Model::alphabet_size)
+            .min(symbols);
         if size == 0 {
             return Err(Error::Vocabulary(
                 "no FAST tokenizer: its vocabulary does not begin with character 0".into(),
@@ -139,8 +152,9 @@ impl Codec {
             min_token,
             max_token,
             run,
-            encoder: Encoder::new(&model, run),
-            decoder: Decoder::new(&model),
+            tokens: model.map_or(Tokens::Plain, |model| {
+                Tokens::Merged(Box::new((Encoder::new(&model, run), Decoder::new(&model))))
+            }),
             coefficients: (0..=max_token - min_token).map(coefficient).collect(),
             transforms: settings.time_horizon.map(|h| (Dct::new(h), Idct::new(h))),
         })
@@ -150,6 +164,53 @@ impl Codec {
     #[must_use]
     pub fn max_token(&self) -> i64 {
         self.max_token
+    }
+
+    /// Appends what stands for the symbols of a chunk, and gives the lowest symbol that was left out;
+    /// `scratch.marks` are set here.
+    pub(super) fn write(
+        &self,
+        symbols: &[u16],
+        scratch: &mut Scratch,
+        ids: &mut Vec<i32>,
+    ) -> Option<u16> {
+        match &self.tokens {
+            Tokens::Merged(merged) => {
+                scratch.marks.fill(symbols, self.run);
+                merged.0.encode(symbols, scratch, ids)
+            }
+            Tokens::Plain => {
+                ids.extend(symbols.iter().map(|&symbol| i32::from(symbol)));
+                None
+            }
+        }
+    }
+
+    /// Reads the symbols of a chunk back, as [`Decoder::decode`] does.
+    fn read<I: Copy + Into<i64>>(
+        &self,
+        ids: &[I],
+        largest: u16,
+        symbols: &mut [u16],
+    ) -> Result<usize, Status> {
+        match &self.tokens {
+            Tokens::Merged(merged) => merged.1.decode(ids, largest, symbols),
+            Tokens::Plain => {
+                let mut inside = true;
+                for (at, &id) in ids.iter().enumerate() {
+                    let symbol = u16::try_from(id.into()).map_err(|_| Status::UnknownId)?;
+                    inside &= symbol <= largest;
+                    if let Some(place) = symbols.get_mut(at) {
+                        *place = symbol;
+                    }
+                }
+                if inside {
+                    Ok(ids.len())
+                } else {
+                    Err(Status::OutOfAlphabet)
+                }
+            }
+        }
     }
 
     /// The largest symbol that encoding writes and decoding takes.
@@ -259,9 +320,7 @@ impl Codec {
                 block.frequencies.fill(0.0);
                 for (place, (&start, &end)) in starts.iter().zip(ends).enumerate() {
                     let ids = &ids[start as usize..end as usize];
-                    let found = self
-                        .decoder
-                        .decode(ids, self.largest(on_range), &mut symbols);
+                    let found = self.read(ids, self.largest(on_range), &mut symbols);
                     let (state, count) = match found {
                         Ok(count) if count == size => (Status::Ok, size),
                         Ok(count) if count < size => (Status::Short, if pad { count } else { 0 }),
