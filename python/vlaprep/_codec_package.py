@@ -104,13 +104,14 @@ class PackageEngine:
     ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """As the native method."""
         bounds = offsets.tolist()
+        if bounds[:1] != [0] or bounds[-1] != len(ids) or sorted(bounds) != bounds:
+            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(ids)}")
         chunks = [ids[a:b].tolist() for a, b in itertools.pairwise(bounds)]
         codes = [
             [ord(c) for c in self._decode(chunk)] if self._known.issuperset(chunk) else [_UNKNOWN]
             for chunk in chunks
         ]
-        if bounds[:1] == [0] and bounds[-1] == len(ids) and sorted(bounds) == bounds:
-            bounds = list(itertools.accumulate(map(len, codes), initial=0))
+        bounds = list(itertools.accumulate(map(len, codes), initial=0))
         # A character beyond 16 bits is no symbol; nor is the last one within.
         flat = np.array([min(c, 0xFFFF) for chunk in codes for c in chunk], dtype=np.int64)
         shape = (time_horizon, action_dim)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import math
 import operator
 from collections import Counter
 from dataclasses import dataclass, field
@@ -111,7 +110,7 @@ class ActionCodec:
                 _check_whole(name, value, least)
         for name in ("min_token", "max_token"):
             if (value := getattr(self, name)) is not None:
-                _check_whole(name, value, -math.inf)
+                _check_whole(name, value, -(2**62))
         self._start(logging.WARNING)
 
     def _start(self, level: int) -> None:
@@ -281,14 +280,12 @@ class ActionCodec:
 
     def _chunks(self, actions: Any) -> NDArray[Any]:
         """Make a checked batch (B, H, D) of whatever `encode_batch` takes."""
-        if type(actions) is np.ndarray and actions.ndim == 3 and actions.dtype.char in "fd":
-            chunks = actions
-        else:
-            chunks = as_chunks(actions)
-        if len(chunks):
-            self._check_shape(*chunks.shape[1:])
-            return chunks
-        return np.zeros((0, 1, 1))
+        plain = type(actions) is np.ndarray and actions.ndim == 3 and actions.size > 0
+        chunks = actions if plain and actions.dtype.char in "fd" else as_chunks(actions)
+        if not len(chunks):
+            return np.zeros((0, 1, 1))
+        self._check_shape(*chunks.shape[1:])
+        return chunks
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the codec's own."""
@@ -371,8 +368,9 @@ def _threads(num_threads: int | None) -> int:
     return threads(num_threads)
 
 
-def _check_whole(name: str, value: Any, least: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+def _check_whole(name: str, value: Any, least: int) -> None:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not (whole and least <= value < 2**62):
         raise ValueError(f"{name} is {value!r}, it must be a whole number from {least} on")
 
 

@@ -544,17 +544,15 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     def _codec(self) -> Any:
         """Make the native codec of this tokenizer, once; None where there is no such thing."""
         bpe = self.tokenizer.backend_tokenizer
-        of = (
-            len(bpe.get_added_tokens_decoder()), bpe.get_vocab_size(),
-            self.scale, self.min_token, self.max_token, self.time_horizon,
-        )  # fmt: skip
+        numbers = self.scale, self.min_token, self.max_token, self.time_horizon
+        of = Codec, bpe.get_vocab_size(), len(bpe.get_added_tokens_decoder()), *numbers
         if self._native[0] != of:
-            codec = None
+            native = None
             try:
-                codec = Codec and Codec(bpe.to_str(), *of[2:])
+                native = Codec and Codec(bpe.to_str(), *numbers)
             except (NotImplementedError, OverflowError) as reason:
-                logger.warning("tokenizer %s: encoded by its own package, which is slower", reason)
-            self._native = (of, codec)
+                logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
+            self._native = of, native
         return self._native[1]
 
     def _codes(self, coefficients: NDArray[np.float64]) -> NDArray[np.int64]:
