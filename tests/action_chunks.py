@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,3 +37,26 @@ def fitted() -> FastActionProcessor:
 def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was logged as a warning or worse."""
     return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+
+class Tensor:
+    """Stands for a torch tensor: no NumPy form before detach, cpu and a cast."""
+
+    def __init__(self, array: np.ndarray, ready: tuple[str, ...] = ()) -> None:
+        self.array, self.ready = array, ready
+
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
+        raise TypeError("can't convert cuda bfloat16 tensor that requires grad to numpy")
+
+    def detach(self) -> Tensor:
+        return Tensor(self.array, (*self.ready, "detach"))
+
+    def cpu(self) -> Tensor:
+        return Tensor(self.array, (*self.ready, "cpu"))
+
+    def double(self) -> Tensor:
+        return Tensor(self.array.astype(np.float64), (*self.ready, "double"))
+
+    def numpy(self) -> np.ndarray:
+        assert set(self.ready) == {"detach", "cpu", "double"}
+        return self.array

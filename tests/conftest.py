@@ -95,6 +95,14 @@ def case(
     return own, cases[request.param]["expected"]
 
 
+@pytest.fixture(params=["native", "pure"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test of the processor as it is here, and as it is where vlaprep is not installed."""
+    if request.param == "pure":
+        monkeypatch.setattr("vlaprep.processing_action_tokenizer.Codec", None)
+    return request.param
+
+
 @pytest.fixture
 def fresh_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a new process: nothing has been warned of yet."""

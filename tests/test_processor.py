@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from action_chunks import D, H, fitted, smooth, warnings_in
+from action_chunks import D, H, Tensor, fitted, smooth, warnings_in
 from vlaprep import errors, processing_action_tokenizer
 from vlaprep.processing_action_tokenizer import (
     FastActionProcessor,
@@ -21,6 +21,8 @@ from vlaprep.processing_action_tokenizer import (
     idct,
     quantize,
 )
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture
@@ -193,29 +195,6 @@ def test_far_from_zero_only_the_range_counts() -> None:
 
 
 # ------------------------------------------------------------------------------ encode
-
-
-class Tensor:
-    """Stands for a torch tensor: no NumPy form before detach, cpu and a cast."""
-
-    def __init__(self, array: np.ndarray, ready: tuple[str, ...] = ()) -> None:
-        self.array, self.ready = array, ready
-
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        raise TypeError("can't convert cuda bfloat16 tensor that requires grad to numpy")
-
-    def detach(self) -> Tensor:
-        return Tensor(self.array, (*self.ready, "detach"))
-
-    def cpu(self) -> Tensor:
-        return Tensor(self.array, (*self.ready, "cpu"))
-
-    def double(self) -> Tensor:
-        return Tensor(self.array.astype(np.float64), (*self.ready, "double"))
-
-    def numpy(self) -> np.ndarray:
-        assert set(self.ready) == {"detach", "cpu", "double"}
-        return self.array
 
 
 def test_every_form_of_the_same_numbers_gives_the_same_ids(processor: FastActionProcessor) -> None:

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytestmark = pytest.mark.usefixtures("engine")
+
+
 @pytest.fixture
 def processor() -> FastActionProcessor:
     """Fitted on `smooth`; one's own, for it remembers its last call."""

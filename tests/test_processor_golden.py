@@ -16,6 +16,8 @@ from vlaprep.processing_action_tokenizer import ChunkStatus, FastActionProcessor
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 NAMES = ("arm7", "padded32", "pusht", "wide")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vlaprep._native import __version__
 
 if TYPE_CHECKING:
+    from vlaprep.codec import ActionCodec, ChunkStatus
     from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
     from vlaprep.errors import (
         DatasetFormatError,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from vlaprep.speed import SpeedLabels, speed_labels
 
 _HOMES = {
+    "ActionCodec": "codec",
+    "ChunkStatus": "codec",
     "Dataset": "dataset",
     "DatasetFormatError": "errors",
     "DatasetNotFoundError": "errors",
@@ -55,6 +58,8 @@ _HOMES = {
 }
 
 __all__ = [
+    "ActionCodec",
+    "ChunkStatus",
     "Dataset",
     "DatasetFormatError",
     "DatasetNotFoundError",

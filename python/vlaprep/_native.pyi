@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
+    "Codec",
     "Reader",
     "__build__",
     "__version__",
@@ -33,6 +34,41 @@ def bucketize(
 ) -> NDArray[np.int64]: ...
 def quantile(x: ArrayLike, q: ArrayLike, *, num_threads: int | None = None) -> NDArray[Any]: ...
 def dct_quantize(chunks: ArrayLike, scale: float) -> NDArray[np.int32]: ...
+
+@final
+class Codec:
+    def __new__(
+        cls,
+        tokenizer: str | None,
+        scale: float,
+        min_token: int,
+        max_token: int | None = None,
+        time_horizon: int | None = None,
+    ) -> Codec: ...
+    def __getnewargs__(self) -> tuple[str | None, float, int, int | None, int | None]: ...
+    @property
+    def max_token(self) -> int: ...
+    def encode(
+        self, actions: ArrayLike, on_range: str = "clamp", num_threads: int = 1
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[str]]: ...
+    def encode_padded(
+        self,
+        actions: ArrayLike,
+        max_length: int,
+        pad_id: int = 0,
+        on_range: str = "clamp",
+        num_threads: int = 1,
+    ) -> tuple[NDArray[np.int32], NDArray[np.bool_], int, list[str]]: ...
+    def decode(
+        self,
+        ids: ArrayLike,
+        offsets: ArrayLike,
+        time_horizon: int,
+        action_dim: int,
+        on_range: str = "clamp",
+        pad: bool = False,
+    ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
+
 def gather_chunks(
     rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...

@@ -39,10 +39,22 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 try:
+    from vlaprep._native import Codec
+    from vlaprep.codec import ChunkStatus
     from vlaprep.errors import NoChunksError, TokenizerFormatError, VocabularyError
     from vlaprep.persist import write_atomic
 except ImportError:  # a saved copy, loaded where vlaprep is not installed
+    Codec = None  # type: ignore[assignment,misc]  # everything below goes without it
     write_atomic = Path.write_bytes  # type: ignore[assignment]  # a reader may see it half-written
+
+    class ChunkStatus(IntEnum):  # type: ignore[no-redef]
+        """How the ids of one chunk decoded; everything but ``OK`` means: do not execute it."""
+
+        OK = 0
+        SHORT = 1  # fewer symbols than time_horizon * action_dim
+        LONG = 2  # more of them
+        UNKNOWN_ID = 3  # negative, or not in the vocabulary
+        OUT_OF_ALPHABET = 4  # bytes that are no text, or a coefficient above max_token
 
     class NoChunksError(ValueError, RuntimeError):  # type: ignore[no-redef]
         """There is no chunk to fit on."""
@@ -90,16 +102,6 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
 }
 
 
-class ChunkStatus(IntEnum):
-    """How the ids of one chunk decoded; everything but ``OK`` means: do not execute it."""
-
-    OK = 0
-    SHORT = 1  # fewer symbols than time_horizon * action_dim
-    LONG = 2  # more of them
-    UNKNOWN_ID = 3  # negative, or not in the vocabulary
-    OUT_OF_ALPHABET = 4  # bytes that are no text, or a coefficient above max_token
-
-
 def dct(x: NDArray[Any]) -> NDArray[np.float64]:
     """Orthonormal DCT-II along time of chunks (..., H, D), as float64 (..., frequency, D).
 
@@ -113,7 +115,17 @@ def dct(x: NDArray[Any]) -> NDArray[np.float64]:
     >>> dct(np.ones((4, 2)))[0].round(6).tolist()
     [2.0, 2.0]
     """
-    return _along_time(_cosines(x.shape[-2]), x)
+    weights, first, rest = _weights(x.shape[-2]), 1, np.asarray(x, dtype=np.float64)
+    out = np.empty(rest.shape)
+    while True:  # one `_halves`, odd frequencies out of the differences, then the even ones
+        low, middle, high = _halves(rest)
+        odd = weights[first :: 2 * first, : low.shape[-2]]
+        out[..., first :: 2 * first, :] = _product(odd[:, ::-1], (low - high)[..., ::-1, :])
+        rest = np.concatenate([low + high, middle], axis=-2)
+        first *= 2
+        if middle.shape[-2]:
+            out[..., ::first, :] = _product(weights[::first, : rest.shape[-2]], rest)
+            return out
 
 
 def idct(c: NDArray[Any]) -> NDArray[np.float64]:
@@ -124,7 +136,16 @@ def idct(c: NDArray[Any]) -> NDArray[np.float64]:
     >>> idct(dct(np.array([[1.0], [2.0], [4.0]]))).ravel().round(6).tolist()
     [1.0, 2.0, 4.0]
     """
-    return _along_time(_cosines(c.shape[-2]).T, c)
+    weights, first = _weights(c.shape[-2]), c.shape[-2] & -c.shape[-2]  # the power of two in it
+    steps = c.shape[-2] // first
+    out = _product(weights[:: 2 * first, : steps - steps // 2].T, c[..., :: 2 * first, :])
+    while first:
+        half = c.shape[-2] // first // 2
+        odd = _product(weights[first :: 2 * first, :half].T, c[..., first :: 2 * first, :])
+        low, middle = out[..., :half, :], out[..., half:, :]
+        out = np.concatenate([low + odd, middle, (low - odd)[..., ::-1, :]], axis=-2)
+        first //= 2
+    return out
 
 
 def quantize(x: NDArray[Any], scale: float, *, first_chunk: int = 0) -> NDArray[np.float64]:
@@ -218,6 +239,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self.on_range = _one_of("on_range", on_range, ON_RANGE)
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
+        self._native: tuple[Any, Any] = (None, None)
         self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
             i: bytes(_BYTE_OF[c] for c in token) if _BYTE_OF.keys() >= {*token} else token.encode()
             for token, i in vocabulary.items()
@@ -305,15 +327,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             For NaN or infinity (with chunk, step, dim), or a width that is not `action_dim`; for a
             coefficient that `on_range` refuses.
         """
-        chunks = _as_chunks(actions)
-        if not len(chunks):
-            return []
-        horizon, dim = chunks.shape[1:]
-        self._check_shape(horizon, dim)
-        texts = [_text(codes) for codes in self._codes(quantize(chunks, self.scale))]
-        encoded = self.tokenizer(texts, return_attention_mask=False, return_token_type_ids=False)
-        self._encoded_shape = self.called_time_horizon, self.called_action_dim = horizon, dim
-        return list(encoded["input_ids"])
+        ids, offsets = (array.tolist() for array in self.encode_batch(actions))
+        return [ids[a:b] for a, b in itertools.pairwise(offsets)]
 
     def encode_batch(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Ids of all chunks in one flat array; `actions` and errors as in a call.
@@ -324,9 +339,23 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             The ids of chunk ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
         offsets : ndarray of int64, shape (B + 1,)
         """
-        chunks = self(actions)
-        offsets = np.cumsum([0, *map(len, chunks)], dtype=np.int64)
-        return np.array([*itertools.chain.from_iterable(chunks)], dtype=np.int32), offsets
+        chunks = _as_chunks(actions)
+        if not len(chunks):
+            return np.zeros(0, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        horizon, dim = chunks.shape[1:]
+        self._check_shape(horizon, dim)
+        if native := self._codec():
+            ids, offsets, warnings = native.encode(chunks, self.on_range)
+            for warning in warnings:
+                logger.warning("%s", warning)
+        else:
+            texts = [_text(codes) for codes in self._codes(quantize(chunks, self.scale))]
+            options = {"return_attention_mask": False, "return_token_type_ids": False}
+            lists = self.tokenizer(texts, **options)["input_ids"]
+            ids = np.array([*itertools.chain.from_iterable(lists)], dtype=np.int32)
+            offsets = np.cumsum([0, *map(len, lists)], dtype=np.int64)
+        self._encoded_shape = self.called_time_horizon, self.called_action_dim = horizon, dim
+        return ids, offsets
 
     def encode_padded(
         self, actions: ArrayLike, max_length: int, pad_id: int = 0
@@ -340,14 +369,15 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             True where there is an id.
         """
         _number("max_length", max_length)
-        chunks = self(actions)
-        lengths = np.array([len(chunk) for chunk in chunks], dtype=np.int64)
+        flat, offsets = self.encode_batch(actions)
+        lengths = np.diff(offsets)
         if cut := np.count_nonzero(lengths > max_length):
             template = "%d of %d chunks cut to max_length %d: they will not decode"
-            logger.warning(template, cut, len(chunks), max_length)
+            logger.warning(template, cut, len(lengths), max_length)
         mask = np.arange(max_length) < lengths[:, None]
         ids = np.full(mask.shape, pad_id, dtype=np.int32)
-        ids[mask] = [i for chunk in chunks for i in chunk[:max_length]]
+        place = np.arange(len(flat)) - np.repeat(offsets[:-1], lengths)
+        ids[mask] = flat[place < max_length]
         return ids, mask
 
     def decode(
@@ -414,17 +444,22 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         _one_of("policy", policy, POLICIES)
         horizon, dim = self._decode_shape(time_horizon, action_dim)
-        chunks = _id_lists(ids, offsets)
-        coefficients = np.zeros((len(chunks), horizon * dim))
-        status = np.zeros(len(chunks), dtype=np.uint8)
-        for i, chunk in enumerate(chunks):
-            status[i], codes = self._symbols(chunk, horizon * dim)
-            if status[i] == ChunkStatus.OK or policy == "pad":
-                coefficients[i, : len(codes)] = codes[: horizon * dim] + self.min_token
+        ids, offsets = _flat_ids(ids, offsets)
+        if native := self._codec():
+            pad = policy == "pad"
+            actions, status = native.decode(ids, offsets, horizon, dim, self.on_range, pad)
+        else:
+            coefficients = np.zeros((len(offsets) - 1, horizon * dim))
+            status = np.zeros(len(offsets) - 1, dtype=np.uint8)
+            for i, (a, b) in enumerate(itertools.pairwise(offsets)):
+                status[i], codes = self._symbols(ids[a:b].tolist(), horizon * dim)
+                if status[i] == ChunkStatus.OK or policy == "pad":
+                    coefficients[i, : len(codes)] = codes[: horizon * dim] + self.min_token
+            actions = idct(coefficients.reshape(-1, horizon, dim) / self.scale)
         if policy == "strict" and status.any():
             raise ValueError(f"{_describe(status)}; policy 'zero' or 'pad' accepts them")
         self.called_time_horizon, self.called_action_dim = horizon, dim
-        return idct(coefficients.reshape(-1, horizon, dim) / self.scale), status
+        return actions, status
 
     def save_pretrained(self, save_directory: str | Path, **kwargs: Any) -> list[str]:
         """Write a folder that `from_pretrained` and ``AutoProcessor`` load, vlaprep or not.
@@ -506,6 +541,20 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self._check_shape(horizon, dim)
         return horizon, dim
 
+    def _codec(self) -> Any:
+        """Make the native codec of this tokenizer, once; None where there is no such thing."""
+        bpe = self.tokenizer.backend_tokenizer
+        numbers = self.scale, self.min_token, self.max_token, self.time_horizon
+        of = Codec, bpe.get_vocab_size(), len(bpe.get_added_tokens_decoder()), *numbers
+        if self._native[0] != of:
+            native = None
+            try:
+                native = Codec and Codec(bpe.to_str(), *numbers)
+            except (NotImplementedError, OverflowError) as reason:
+                logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
+            self._native = of, native
+        return self._native[1]
+
     def _codes(self, coefficients: NDArray[np.float64]) -> NDArray[np.int64]:
         """Character codes of coefficients (B, H, D), with `on_range` applied."""
         _one_of("on_range", self.on_range, ON_RANGE)
@@ -559,22 +608,43 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 
 
 @functools.lru_cache(maxsize=16)
-def _cosines(horizon: int) -> NDArray[np.float64]:
-    """Orthonormal DCT-II as a matrix (frequency, step)."""
+def _weights(horizon: int) -> NDArray[np.float64]:
+    """Orthonormal DCT-II as a matrix (frequency, step), in the same bits on every machine."""
     step = np.arange(horizon)
-    phase = np.outer(step, 2 * step + 1) % (4 * horizon)  # the period; keeps large angles exact
-    matrix = math.sqrt(2 / horizon) * np.cos(np.pi * phase / (2 * horizon))
-    matrix[0] = math.sqrt(1 / horizon)
-    matrix.flags.writeable = False
-    return matrix
+    phase = np.outer(step, 2 * step + 1) % (4 * horizon)  # the period
+    phase = np.minimum(phase, 4 * horizon - phase)
+    sign = np.where(phase <= horizon, 1.0, -1.0)
+    quarter = np.arange(horizon + 1)
+    near = np.pi * quarter / (2.0 * horizon)
+    far = near[::-1]  # the angle to a right one, the smaller of the two where the cosine is a sine
+    cosines = np.where(2 * quarter <= horizon, _series(near, 1), far * _series(far, 2))
+    cosines = math.sqrt(2.0 / horizon) * cosines
+    weights = sign * cosines[np.minimum(phase, 2 * horizon - phase)]
+    weights[0] = math.sqrt(1.0 / horizon)
+    weights.flags.writeable = False
+    return weights
 
 
-def _along_time(matrix: NDArray[np.float64], x: NDArray[Any]) -> NDArray[np.float64]:
-    out = np.zeros(x.shape, dtype=np.float64)
-    # In the order of time, one product and one sum at a time: unlike a BLAS product this has the
+def _series(x: NDArray[np.float64], a: int) -> NDArray[np.float64]:
+    """``1 - x²/(a(a+1)) · (1 - x²/((a+2)(a+3)) · …)``: cos(x) for a = 1, sin(x) / x for a = 2."""
+    square, total = x * x, np.ones_like(x)
+    for n in range(a + 16, 0, -2):
+        total = 1.0 - square * total / (n * (n + 1.0))
+    return total
+
+
+def _halves(x: NDArray[np.float64]) -> tuple[NDArray[np.float64], ...]:
+    """Split into the first half, the middle of an odd number, and the last half, backward."""
+    half = x.shape[-2] // 2
+    return x[..., :half, :], x[..., half : x.shape[-2] - half, :], x[..., ::-1, :][..., :half, :]
+
+
+def _product(matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.float64]:
+    out = np.zeros((*x.shape[:-2], len(matrix), x.shape[-1]))
+    # In the order of rows, one product and one sum at a time: unlike a BLAS product this has the
     # same bits on every CPU and in every batch size.
-    for step in range(x.shape[-2]):
-        out += matrix[:, step, None] * x[..., step, None, :]
+    for row in range(x.shape[-2]):
+        out += matrix[:, row, None] * x[..., row, None, :]
     return out
 
 
@@ -648,18 +718,21 @@ def _alphabet_size(vocabulary: dict[str, int]) -> int:
     return size
 
 
-def _id_lists(ids: Any, offsets: Any) -> list[list[int]]:
-    """Ids of each chunk as plain integers, from any of the forms that `decode_batch` takes."""
-    chunks = _listed(ids)
-    if offsets is not None:
-        bounds = list(_listed(offsets))
-        if bounds[:1] != [0] or bounds[-1] != len(chunks) or sorted(bounds) != bounds:
-            raise ValueError(f"offsets must rise from 0 to the number of ids, {len(chunks)}")
-        chunks = [chunks[a:b] for a, b in itertools.pairwise(bounds)]
+def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """All ids in one array, and where each chunk begins, of what `decode_batch` takes."""
     try:
-        return [[operator.index(i) for i in _listed(chunk)] for chunk in chunks]
+        if offsets is None:
+            chunks = [[*_listed(chunk)] for chunk in _listed(ids)]
+            offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
+            ids = itertools.chain.from_iterable(chunks)
+        whole = [operator.index(i) for i in _listed(ids)]
     except TypeError as error:
         raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
+    flat = [i if abs(i) < 2**63 else -1 for i in whole]  # no vocabulary has either
+    bounds = [int(end) for end in _listed(offsets)]
+    if bounds[:1] != [0] or bounds[-1] != len(flat) or sorted(bounds) != bounds:
+        raise ValueError(f"offsets must rise from 0 to the number of ids, {len(flat)}")
+    return np.array(flat, dtype=np.int64), np.array(bounds, dtype=np.int64)
 
 
 def _listed(values: Any) -> Any:

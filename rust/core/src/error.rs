@@ -18,6 +18,14 @@ pub enum Error {
     #[error("{0}")]
     Argument(String),
 
+    /// Symbols do not fit into the range that a tokenizer was fitted on.
+    #[error("{0}")]
+    Vocabulary(String),
+
+    /// A tokenizer asks for what this codec does not do; the package it is made for may do it.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+
     /// There is no data set at this place.
     #[error("no dataset at {path}: {reason}", path = path.display())]
     NotFound {

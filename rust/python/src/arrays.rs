@@ -17,6 +17,9 @@ impl<'py, T: Element> Input<'py, T> {
     /// Takes `value` as it is when it is a C-contiguous array of `T`; else a converted copy, as long
     /// as the conversion keeps the kind (no float becomes an integer in silence).
     pub(crate) fn new(name: &str, value: &Bound<'py, PyAny>, ndim: usize) -> PyResult<Self> {
+        if let Some(input) = Self::borrowed(value, ndim) {
+            return Ok(input);
+        }
         let py = value.py();
         let numpy = py.import(intern!(py, "numpy"))?;
         let array = numpy.call_method1(intern!(py, "asarray"), (value,))?;
@@ -45,7 +48,7 @@ impl<'py, T: Element> Input<'py, T> {
                 untyped.shape()
             )));
         }
-        let array = numpy.call_method1(intern!(py, "ascontiguousarray"), (array, wanted))?;
+        let array = numpy.call_method1(intern!(py, "require"), (array, wanted, ("C", "A")))?;
         let array = array
             .cast_into::<PyArrayDyn<T>>()?
             .try_readonly()
@@ -53,6 +56,18 @@ impl<'py, T: Element> Input<'py, T> {
                 PyValueError::new_err(format!("{name} is being written elsewhere: {error}"))
             })?;
         Ok(Self { array })
+    }
+
+    /// Takes `value` if it can be read as it is: most are such arrays, and asking NumPy takes longer
+    /// than a kernel over one chunk.
+    pub(crate) fn borrowed(value: &Bound<'py, PyAny>, ndim: usize) -> Option<Self> {
+        let array = value.cast_exact::<PyArrayDyn<T>>().ok()?;
+        let aligned = (array.data() as usize).is_multiple_of(align_of::<T>());
+        if array.ndim() != ndim || !array.is_c_contiguous() || !aligned {
+            return None;
+        }
+        let array = array.try_readonly().ok()?;
+        Some(Self { array })
     }
 
     /// The lengths of the axes.
@@ -77,6 +92,12 @@ pub(crate) enum FloatInput<'py> {
 impl<'py> FloatInput<'py> {
     /// Keeps float32 and float64; widens float16 and integers, which both can hold.
     pub(crate) fn new(name: &str, value: &Bound<'py, PyAny>, ndim: usize) -> PyResult<Self> {
+        if let Some(single) = Input::borrowed(value, ndim) {
+            return Ok(Self::Single(single));
+        }
+        if let Some(double) = Input::borrowed(value, ndim) {
+            return Ok(Self::Double(double));
+        }
         let py = value.py();
         let array = py
             .import(intern!(py, "numpy"))?

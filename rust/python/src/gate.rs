@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyNotImplementedError, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use vlaprep_core::parallel::Interrupt;
 use vlaprep_core::{Error, Result};
@@ -15,6 +15,7 @@ mod errors {
     pyo3::import_exception!(vlaprep.errors, DatasetFormatError);
     pyo3::import_exception!(vlaprep.errors, DatasetNotFoundError);
     pyo3::import_exception!(vlaprep.errors, EpisodeSelectionError);
+    pyo3::import_exception!(vlaprep.errors, VocabularyError);
 }
 
 /// Runs `work` without the interpreter lock.
@@ -44,6 +45,8 @@ pub(crate) fn raise(error: &Error) -> PyErr {
     let message = error.to_string();
     match error {
         Error::Argument(_) => PyValueError::new_err(message),
+        Error::Vocabulary(_) => errors::VocabularyError::new_err(message),
+        Error::Unsupported(_) => PyNotImplementedError::new_err(message),
         Error::NotFound { .. } | Error::NoEpisodes { .. } => {
             errors::DatasetNotFoundError::new_err(message)
         }

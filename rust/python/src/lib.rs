@@ -20,7 +20,7 @@ mod _native {
     #[pymodule_export]
     use crate::dataset::{Reader, episode_stream};
     #[pymodule_export]
-    use crate::fast::dct_quantize;
+    use crate::fast::{Codec, dct_quantize};
     #[pymodule_export]
     use crate::stats::{bucketize, percentiles_by_task, quantile};
 

@@ -1,7 +1,21 @@
 //! The FAST codec: a cosine transform over time, rounded to integers.
 
+mod batch;
+mod bpe;
+mod codec;
+mod cosine;
 mod dct;
+mod panel;
+mod pretokenize;
 mod quantize;
+mod range;
+mod runs;
+mod simd;
+mod unicode;
 
-pub use dct::Dct;
+pub use bpe::Status;
+pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
+pub use dct::{Dct, Idct};
 pub use quantize::dct_quantize;
+pub use range::OnRange;
+pub use simd::Simd;

@@ -1,6 +1,6 @@
 //! From chunks to the integers that the tokenizer sees.
 
-use super::dct::Dct;
+use super::dct::{Block, Dct, TakeRow};
 use crate::{Error, Result};
 
 /// `round(DCT(chunk) · scale)` of every `(horizon, dims)` chunk of the row-major `chunks`, half to
@@ -28,48 +28,95 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
             chunks.len()
         )));
     }
-    let dct = Dct::new(horizon);
-    let (mut wide, mut coefficients) = (Vec::with_capacity(size), vec![0.0; size]);
-    let mut symbols = Vec::with_capacity(chunks.len());
-    for (index, chunk) in chunks.chunks_exact(size).enumerate() {
-        // Once here, not once for every frequency.
-        wide.clear();
-        wide.extend(chunk.iter().map(|&value| value.into()));
-        dct.forward(&wide, dims, &mut coefficients);
-        for (place, &coefficient) in coefficients.iter().enumerate() {
-            let rounded = (coefficient * scale).round_ties_even();
-            if !(f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&rounded) {
-                return Err(unusable(chunk, index, dims, place, rounded));
-            }
-            symbols.push(rounded as i32);
+    let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
+    let mut symbols = vec![0; chunks.len()];
+    let most = block.most() * size;
+    let blocks = chunks.chunks(most).zip(symbols.chunks_mut(most));
+    for (first, (chunks, symbols)) in (0..).step_by(block.most()).zip(blocks) {
+        let mut round = Round {
+            scale,
+            size,
+            dims,
+            fits: true,
+            symbols,
+        };
+        dct.block(&mut block, chunks, &mut round);
+        if !round.fits {
+            return Err(unusable(&dct, chunks, first, dims, scale));
         }
     }
     Ok(symbols)
 }
 
-/// Names the input value that is not finite, else the coefficient that left the 32-bit range.
-fn unusable<T: Copy + Into<f64>>(
-    chunk: &[T],
-    index: usize,
+/// Added to a number below 2^51, it leaves the nearest whole number, half to even, in the low bits.
+pub(super) const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
+
+/// Rounds coefficients to 32 bits.
+struct Round<'a> {
+    scale: f64,
+    size: usize,
     dims: usize,
-    place: usize,
-    rounded: f64,
+    /// Whether all were numbers of 32 bits so far.
+    fits: bool,
+    symbols: &'a mut [i32],
+}
+
+impl TakeRow for Round<'_> {
+    #[inline(always)]
+    #[allow(
+        clippy::inline_always,
+        reason = "compiled for each set of instructions"
+    )]
+    fn take(&mut self, k: usize, row: &[f64]) {
+        let (scale, mut fits) = (self.scale, true);
+        let chunks = self.symbols.chunks_exact_mut(self.size);
+        for (symbols, row) in chunks.zip(row.chunks_exact(self.dims)) {
+            for (symbol, &coefficient) in symbols[k * self.dims..].iter_mut().zip(row) {
+                let shifted = coefficient * scale + ROUNDING;
+                let rounded = shifted - ROUNDING; // what is too large for this stays too large
+                fits &= rounded >= f64::from(i32::MIN) && rounded <= f64::from(i32::MAX);
+                *symbol = shifted.to_bits() as i32;
+            }
+        }
+        self.fits &= fits;
+    }
+}
+
+/// Names the first input value that is not finite, else the first coefficient that leaves the 32-bit
+/// range, of chunks one of which has either; the first of them is number `first`.
+fn unusable<T: Copy + Into<f64>>(
+    dct: &Dct,
+    chunks: &[T],
+    first: usize,
+    dims: usize,
+    scale: f64,
 ) -> Error {
-    let broken = chunk.iter().position(|&value| !value.into().is_finite());
-    Error::argument(match broken {
-        Some(at) => format!(
-            "chunk {index}, step {}, dim {} is {}: actions must be finite",
-            at / dims,
-            at % dims,
-            chunk[at].into()
-        ),
-        None => format!(
-            "chunk {index}, frequency {}, dim {}: quantised coefficient {rounded} does not fit into \
-             32 bits; normalise the actions or lower the scale",
-            place / dims,
-            place % dims
-        ),
-    })
+    let size = dct.horizon() * dims;
+    let place = |at: usize| (first + at / size, at % size / dims, at % dims);
+    let wide: Vec<f64> = chunks.iter().map(|&value| value.into()).collect();
+    if let Some(at) = wide.iter().position(|value| !value.is_finite()) {
+        let ((chunk, step, dim), value) = (place(at), wide[at]);
+        return Error::argument(format!(
+            "chunk {chunk}, step {step}, dim {dim} is {value}: actions must be finite"
+        ));
+    }
+    let mut coefficients = wide.clone();
+    for (x, coefficients) in wide.chunks(size).zip(coefficients.chunks_mut(size)) {
+        dct.forward(x, dims, coefficients);
+    }
+    let range = f64::from(i32::MIN)..=f64::from(i32::MAX);
+    let rounded = |c: &f64| (c * scale).round_ties_even();
+    let at = coefficients
+        .iter()
+        .position(|c| !range.contains(&rounded(c)));
+    let ((chunk, frequency, dim), value) = match at {
+        Some(at) => (place(at), rounded(&coefficients[at])),
+        None => ((first, 0, 0), f64::NAN), // the caller has seen one
+    };
+    Error::argument(format!(
+        "chunk {chunk}, frequency {frequency}, dim {dim}: quantised coefficient {value} does not fit \
+         into 32 bits; normalise the actions or lower the scale"
+    ))
 }
 
 #[cfg(test)]

@@ -1,0 +1,17 @@
+//! Byte-pair encoding by the ranks of learnt merges.
+
+mod alphabet;
+mod decode;
+mod encode;
+mod merge;
+mod model;
+mod neighbours;
+mod pairs;
+#[cfg(test)]
+mod tests;
+mod trie;
+
+pub(crate) use decode::Decoder;
+pub use decode::Status;
+pub(crate) use encode::{Encoder, Scratch};
+pub(crate) use model::Model;
