@@ -11,7 +11,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from vlaprep import cli
+from vlaprep import cli, cli_session
 
 SCRIPT = Path(sys.executable).with_name("vlaprep")
 COMMAND = [str(SCRIPT)] if SCRIPT.exists() else [sys.executable, "-m", "vlaprep"]
@@ -32,7 +32,7 @@ def run_json(*arguments: object) -> dict[str, Any]:
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
     answer = json.loads(result.stdout)
-    assert answer["format_version"] == cli.JSON_VERSION
+    assert answer["format_version"] == cli_session.JSON_VERSION
     assert answer["command"] == arguments[0]
     return answer
 

@@ -18,10 +18,10 @@ import pytest
 
 import vlaprep
 from command_line import CLEAN, COMMAND, SMALL_FIT, execute, run, run_json
-from vlaprep import cli, coordinate, jobs
+from vlaprep import cli, cli_session, coordinate, jobs
 from vlaprep.speed import SPEED_PERCENTILES_PATH
 
-COMMANDS = ("speed", "fit", "demo")
+COMMANDS = ("speed", "fit", "inspect", "demo")
 
 
 # ------------------------------------------------------------------------ streams, exit codes
@@ -37,7 +37,7 @@ def test_people_read_stderr_and_programs_stdout(root: Path) -> None:
     assert json.loads(parsed.stdout)["file"]["state"] == "kept"
 
 
-@pytest.mark.parametrize("command", ["speed", "fit"])
+@pytest.mark.parametrize("command", ["speed", "fit", "inspect"])
 def test_a_bad_dataset_is_one_clean_message(command: str, tmp_path: Path) -> None:
     ran = execute(command, tmp_path / "nowhere")
     assert (ran.returncode, ran.stdout) == (1, "")
@@ -65,6 +65,7 @@ def test_debug_shows_the_traceback(debug: dict[str, Any], tmp_path: Path) -> Non
         ["speed", "x", "--ties", "left"],
         ["fit", "x", "--n-samples", "0"],
         ["fit", "x", "--nan", "keep"],
+        ["inspect", "x", "--no-stats", "--column", "action"],
     ],
 )
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
@@ -141,7 +142,7 @@ def test_the_command_line_starts_without_the_heavy_packages() -> None:
 
 
 def test_logging_is_as_it_was_after_a_command(root: Path) -> None:
-    names = ("vlaprep", "py.warnings", *cli._TOLD_BY_INFO)
+    names = ("vlaprep", "py.warnings", *cli_session.TOLD_BY_INFO)
     before = [(logging.getLogger(n).level, list(logging.getLogger(n).handlers)) for n in names]
     run("speed", root)
     run("speed", root / "nowhere")

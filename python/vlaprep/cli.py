@@ -1,40 +1,33 @@
-"""The command line, and the only place that prints.
+"""The command line, and the only place that prints (through `vlaprep.cli_session`).
 
 ``--json`` puts one object on stdout; all that people read goes to stderr. Exit codes: 0 done, 1
-failed, 2 wrong usage, 130 interrupted.
+failed, 2 wrong usage, 3 a check found problems, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import json
-import logging
 import os
-import sys
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from vlaprep import __version__
-from vlaprep.cli_tables import demo_tables, finding_lines, fit_tables, printable, speed_tables
-from vlaprep.errors import VlaprepError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from rich.console import RenderableType
+from vlaprep.cli_session import FOUND
+from vlaprep.cli_session import session as open_session
+from vlaprep.cli_tables import (
+    demo_tables,
+    description_tables,
+    finding_lines,
+    fit_tables,
+    speed_tables,
+    statistics_tables,
+)
 
 __all__ = ["app", "main"]
 
-FAILED, INTERRUPTED = 1, 130
-JSON_VERSION = 1
-"""``format_version`` of what ``--json`` prints; raised when a key goes or changes its meaning."""
 MAX_IDS = 10_000_000
-_TOLD_BY_INFO = ("vlaprep.coordinate", "vlaprep._transfer")  # waiting for others, trying again
 
 app = typer.Typer(
     name="vlaprep",
@@ -55,105 +48,6 @@ def main() -> None:
     # transformers tells everybody who imports it that PyTorch is absent; no job here needs it.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     app(prog_name="vlaprep")
-
-
-# ----------------------------------------------------------------------------------- session
-
-
-class _Session:
-    """What one command says, where, and in which form."""
-
-    def __init__(self, command: str, *, as_json: bool) -> None:
-        self.command, self.as_json = command, as_json
-        self.warnings: list[str] = []
-        # Texts are data: what looks like markup, a number or an emoji in them is none.
-        self.console = Console(stderr=True, markup=False, emoji=False, highlight=False)
-
-    def say(self, text: str) -> None:
-        """Tell what goes on."""
-        if not self.as_json:
-            self._line("", text, "dim")
-
-    def warn(self, text: str) -> None:
-        """Tell something a user should know, once."""
-        if text not in self.warnings:
-            self.warnings.append(text)
-            self._line("warning: ", text, "yellow")
-
-    def fail(self, text: str) -> None:
-        """Tell why there is no result."""
-        self._line("error: ", text, "bold red")
-
-    def finish(self, result: dict[str, Any], *tables: RenderableType) -> None:
-        """Show the result: tables, or with --json an object."""
-        if not self.as_json:
-            self.console.print("", *tables, sep="\n", crop=False)
-            return
-        head = {"format_version": JSON_VERSION, "command": self.command}
-        text = json.dumps(head | result | {"warnings": self.warnings}, indent=2, allow_nan=False)
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-
-    def _line(self, label: str, text: str, style: str) -> None:
-        # Unwrapped, so that a message in a log file is one line that can be searched for.
-        styles = (label, style), (printable(text), style if not label else "")
-        self.console.print(Text.assemble(*styles), soft_wrap=True)
-
-
-class _Relay(logging.Handler):
-    """Hands what the library logs to the session."""
-
-    def __init__(self, session: _Session) -> None:
-        super().__init__()
-        self._session = session
-
-    def emit(self, record: logging.LogRecord) -> None:
-        tell = self._session.warn if record.levelno >= logging.WARNING else self._session.say
-        tell(record.getMessage())
-
-
-@contextmanager
-def _relayed(session: _Session) -> Iterator[None]:
-    """Let a session tell what the library logs, and Python's own warnings."""
-    relay = _Relay(session)
-    loggers = [logging.getLogger(name) for name in ("vlaprep", "py.warnings")]
-    levels = {name: logging.getLogger(name).level for name in _TOLD_BY_INFO}
-    for logger in loggers:
-        logger.addHandler(relay)
-    for name in levels:
-        logging.getLogger(name).setLevel(logging.INFO)
-    logging.captureWarnings(True)
-    try:
-        yield
-    finally:
-        logging.captureWarnings(False)
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
-        for logger in loggers:
-            logger.removeHandler(relay)
-
-
-@contextmanager
-def _session(command: str, *, as_json: bool, debug: bool) -> Iterator[_Session]:
-    """Give a command its session, and turn what it raises into a message and an exit code."""
-    session = _Session(command, as_json=as_json)
-    try:
-        with _relayed(session):
-            yield session
-    except KeyboardInterrupt:
-        session.fail("interrupted; nothing half-written is left")
-        raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        raise  # whoever reads our output has gone; typer exits quietly
-    # Bad data, a bad argument, a file that cannot be read or written, a package that is absent.
-    # Anything else is a fault of ours, and its traceback is wanted.
-    except (VlaprepError, ValueError, OSError, ImportError) as error:
-        if debug:
-            raise
-        session.fail(str(error) or type(error).__name__)
-        if not isinstance(error, VlaprepError):
-            session.say("--debug shows where it comes from")
-        raise typer.Exit(FAILED) from None
 
 
 # ----------------------------------------------------------------------------------- options
@@ -235,7 +129,8 @@ def _root(
 
     Tables, warnings and progress go to stderr; stdout is for --json alone.
 
-    Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a check found problems,
+    130 interrupted.
 
     \b
     Example: see all of it at work, without data and without network.
@@ -277,7 +172,7 @@ def speed(
       vlaprep speed ~/data/fold_towel
     """  # noqa: D301
     selection = _ids(episodes)
-    with _session("speed", as_json=as_json, debug=debug) as session:
+    with open_session("speed", as_json=as_json, debug=debug) as session:
         from vlaprep.dataset import open_dataset
         from vlaprep.jobs import run_speed
 
@@ -383,12 +278,94 @@ def fit(
         "wait_timeout_s": wait_timeout_s,
         "num_threads": num_threads,
     }
-    with _session("fit", as_json=as_json, debug=debug) as session:
+    with open_session("fit", as_json=as_json, debug=debug) as session:
         from vlaprep.jobs import run_fit
 
         session.say(f"fitting a tokenizer to {dataset}")
         result = run_fit(**options)
         session.finish({"dataset": dataset, **result}, fit_tables(result))
+
+
+@app.command()
+def inspect(
+    dataset: DatasetArgument,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Numeric column to give statistics of; repeat it for more. Default: action and "
+            "observation.state, where they are.",
+        ),
+    ] = None,
+    no_stats: Annotated[
+        bool, typer.Option("--no-stats", help="No statistics, so no data page is read for them.")
+    ] = False,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="List all tasks and dims, however many.")
+    ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 3 if a finding is a warning.")
+    ] = False,
+    episodes: EpisodesOption = None,
+    revision: RevisionOption = None,
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to put files of a dataset on the Hub. Default: the shared cache.",
+        ),
+    ] = None,
+    num_threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Show what a dataset holds, and where its metadata is wrong.
+
+    All but the statistics comes from metadata and Parquet footers, and from the id columns where
+    footers cannot tell: quick, and shown at once. For statistics the chosen columns are read whole,
+    which takes as long as the disk takes; quantiles are exact. Nothing is written, and images and
+    videos are never read.
+
+    A finding says where metadata and rows disagree. It is a warning where labels, draws or
+    statistics may not be what you expect, else a note.
+
+    \b
+    Example: all of it; the quick part; other columns; exit code 3 on a warning.
+      vlaprep inspect ~/data/fold_towel
+      vlaprep inspect ~/data/fold_towel --no-stats
+      vlaprep inspect org/name --column action --column observation.velocity
+      vlaprep inspect org/name --no-stats --strict --json
+    """  # noqa: D301
+    selection = _ids(episodes)
+    if no_stats and column:
+        raise typer.BadParameter("--column asks for statistics, --no-stats for none")
+    with open_session("inspect", as_json=as_json, debug=debug) as session:
+        from vlaprep.dataset import open_dataset
+        from vlaprep.inspection import default_columns, describe, statistics
+        from vlaprep.progress import progress
+
+        session.say(f"reading {dataset}")
+        session.in_tables = "vlaprep.dataset"
+        opened = open_dataset(
+            dataset, revision=revision, root=root, episodes=selection, num_threads=num_threads
+        )
+        about = describe(opened)
+        session.show(description_tables(about, show_all=show_all))
+        told: list[dict[str, Any]] = []
+        if not no_stats:
+            names = list(dict.fromkeys(column or default_columns(opened)))
+            if not names:
+                session.say("no action, no observation.state: --column chooses other columns")
+            with progress(len(names), "statistics", unit="column", hidden=as_json) as advance:
+                for name in names:
+                    told.append(statistics(opened, name))
+                    advance("")
+        session.finish(
+            {**about, "statistics": None if no_stats else told},
+            *(statistics_tables(stats, show_all=show_all) for stats in told),
+        )
+        if strict and any(finding["warning"] for finding in about["findings"]):
+            raise typer.Exit(FOUND)
 
 
 @app.command()
@@ -409,9 +386,10 @@ def demo(
     \b
     Example: run it, then look at the same data with the other commands.
       vlaprep demo vlaprep-demo
+      vlaprep inspect vlaprep-demo/dataset
       vlaprep speed vlaprep-demo/dataset
     """  # noqa: D301
-    with _session("demo", as_json=as_json, debug=debug) as session:
+    with open_session("demo", as_json=as_json, debug=debug) as session:
         from vlaprep.demo import run_demo
 
         result = run_demo(out, episodes=episodes, stage=session.say)
