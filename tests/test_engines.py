@@ -21,10 +21,18 @@ from vlaprep._native import Reader
 from vlaprep.errors import VlaprepError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 ENGINES = ("pages", "arrow")
 NUMBERS = (pa.float32(), pa.float64(), pa.int32(), pa.int64(), pa.float16(), pa.uint8(), pa.int16())
+
+
+def answer_or_error(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except (VlaprepError, MemoryError, TypeError) as error:
+        return repr(error)
 
 
 def answers(root: Path, columns: list[str], engine: str, num_threads: int = 2) -> Any:
@@ -36,23 +44,16 @@ def answers(root: Path, columns: list[str], engine: str, num_threads: int = 2) -
         said: dict[str, Any] = {"episodes": table, "findings": reader.findings}
     except (VlaprepError, MemoryError) as error:
         return {"error": repr(error)}
-    for column in columns:
-        try:
-            said[column] = reader.read([column], positions)
-        except (VlaprepError, MemoryError) as error:
-            said[column] = repr(error)
     chunk = int(min(3, table[1].min()))
     start = np.maximum(table[1] - chunk, 0) // 2
     again = np.repeat(table[0], 2), np.repeat(start, 2)
     for column in columns:
-        try:
-            said[f"chunks of {column}"] = reader.read_chunks(column, *again, chunk)
-        except (VlaprepError, MemoryError, TypeError) as error:
-            said[f"chunks of {column}"] = repr(error)
-    try:
-        said["together"] = reader.read(columns, positions)
-    except (VlaprepError, MemoryError) as error:
-        said["together"] = type(error)
+        said[column] = answer_or_error(lambda name=column: reader.read([name], positions))
+        said[f"chunks of {column}"] = answer_or_error(
+            lambda name=column: reader.read_chunks(name, *again, chunk)
+        )
+    together = answer_or_error(lambda: reader.read(columns, positions))
+    said["together"] = type(together) if isinstance(together, str) else together
     return said
 
 
@@ -138,7 +139,9 @@ def folders(draw: Any) -> tuple[list[pa.Table], list[Any], dict[str, Any]]:
     for part in tables:
         every = draw(st.sampled_from([3, 40, 10**6]))
         borders = np.flatnonzero(np.diff(part["episode_index"].fill_null(-1).to_numpy())) + 1
-        groups.append(draw(st.sampled_from([borders.tolist(), list(range(every, len(part), every))])))
+        groups.append(
+            draw(st.sampled_from([borders.tolist(), list(range(every, len(part), every))]))
+        )
     return tables, groups, draw(writers())
 
 

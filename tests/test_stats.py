@@ -21,11 +21,12 @@ from lerobot_folder import (
     write_v3,
 )
 from vlaprep._native import Reader
-from vlaprep.dataset import ColumnStats
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from vlaprep.dataset import ColumnStats
 
 Q = (0.0, 0.01, 0.1, 0.5, 0.9, 0.99, 1.0)
 NUMPY_24 = np.lib.NumpyVersion(np.__version__) >= "2.4.0"

@@ -197,8 +197,8 @@ class Dataset:
     ) -> dict[str, ColumnStats]:
         """Take statistics of whole columns, of which no more than a few hundredths are in memory.
 
-        Each column is read once, after a sample of its rows; again only where the sample misled about
-        where a quantile lies. The answer is exact either way, and the same for any number of threads.
+        Each column is read once, after a sample of its rows; again only where the sample misled
+        about where a quantile lies. The answer is exact either way, for any number of threads.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Dataset:
         >>> dataset = open_dataset("tests/golden/lerobot_v30")
         >>> stats = dataset.stats("action", q=(0.01, 0.99))["action"]
         >>> stats.count, stats.quantiles.shape
-        (COUNT, SHAPE)
+        (3638, (2, 6))
         """
         if columns is None:
             columns = [name for name in _DEFAULT_STATS if name in self.columns]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vlaprep.dataset import episode_ids
+from vlaprep.dataset_types import episode_ids
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_report import digest_arrays
 from vlaprep.sampling import sample_chunks
