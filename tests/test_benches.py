@@ -80,22 +80,21 @@ def test_every_bar_belongs_to_a_side_of_a_bench(config: data.Config) -> None:
             assert not (unknown and peer_files.HAS_POLARS) or name == "rank-arrays"
 
 
-def test_a_bar_is_held_against_the_median_and_the_memory() -> None:
-    large = data.Config(ROOT, data.EPISODES[bars.SIZE])
+def test_a_bar_is_held_against_the_median_and_the_memory(config: data.Config) -> None:
     bar = bars.Bar({paired.NUMPY: 2, suite.POLARS: 3}, lambda _: 10**6)
 
-    def verdicts(ratio: float, rounds: int, peak: int, config: data.Config) -> list[str]:
+    def verdicts(ratio: float, rounds: int, peak: int) -> list[str]:
         seconds = {paired.NUMPY: [ratio] * rounds, paired.OURS: [1.0] * rounds}
         result = paired.Result("x", seconds, {paired.OURS: peak})
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(bars, "BARS", {"all": {"x": bar, "y": bar}})
-            return [verdict for *_, verdict in bars.verdicts({"x": result}, config)]
+            found = bars.verdicts({"x": result}, config)
+        return [verdict.verdict for verdict in found["all"]]
 
-    assert verdicts(2.0, 7, 10**6, large) == ["reached", "not measured", "reached"]
-    wrong = ["NOT REACHED, too few pairs", "not measured", "NOT REACHED"]
-    assert verdicts(1.9, 6, 10**6 + 1, large) == wrong
-    assert verdicts(6.0, 3, 1, large)[0] == "reached"
-    assert verdicts(6.0, 3, 1, replace(large, episodes=8))[0] == "reached, not at size L"
+    assert verdicts(2.0, 7, 10**6) == ["reached", "not measured", "reached"]
+    few = "NOT REACHED; too few pairs (6)"
+    assert verdicts(1.9, 6, 10**6 + 1) == [few, "not measured", "NOT REACHED"]
+    assert verdicts(6.0, 3, 1)[0] == "reached"
 
 
 def test_the_bar_of_a_scans_memory_has_room_for_result_and_footers(config: data.Config) -> None:
@@ -146,14 +145,14 @@ def test_bars_are_printed_after_the_table(
     options = ["--episodes", str(EPISODES), "--folder", str(config.folder), "--rounds", "1"]
     run.main(["episodes-*", *options, "--bars", "--allow-debug"])
     said = capsys.readouterr().out
-    table, verdicts = said.rstrip().rsplit("\n\n", 1)
+    assert "The bars are for size L, 32,000 episodes, not for these 8." in said
+    table, verdicts = said.split("Bars of scan and statistics:")
     assert len([line for line in table.splitlines() if line.startswith("|")]) == 2 + 1
-    assert [line.split(" | ")[2] for line in verdicts.splitlines()[2:]] == [
+    assert [line.split(" | ")[1] for line in verdicts.strip().splitlines()[2:]] == [
         "NumPy / vlaprep",
         "pyarrow, row-group statistics / vlaprep",
     ]
-    assert "pairs: 1)" in verdicts
-    assert "not at size L" in verdicts
+    assert verdicts.count("too few pairs (1)") == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from data import DIMS, EPISODES, Config, dataset, lengths_and_tasks
+from data import DIMS, Config, dataset, lengths_and_tasks
 from paired import NUMPY, OURS, rounds_for
 from suite import DRAWN, PARTITION, POLARS, PYARROW, STATISTICS
 
@@ -36,7 +36,6 @@ class Bar:
 class Verdict(NamedTuple):
     """One bar beside what was measured."""
 
-    capability: str
     case: str
     what: str
     bar: str
@@ -83,39 +82,35 @@ def names() -> set[str]:
     return {name for bars in BARS.values() for name in bars}
 
 
-def verdicts(results: Mapping[str, Result], config: Config) -> Iterator[Verdict]:
-    """Each bar of the benches that ran."""
-    for capability, bars in BARS.items():
-        for name, bar in bars.items():
-            if name in results:
-                for what in _of_case(results[name], bar, config):
-                    yield Verdict(capability, name, *what)
+def verdicts(results: Mapping[str, Result], config: Config) -> Mapping[str, list[Verdict]]:
+    """By capability: each bar of the benches that ran."""
+    return {
+        capability: [
+            verdict
+            for name, bar in bars.items()
+            if name in results
+            for verdict in _of_case(name, results[name], bar, config)
+        ]
+        for capability, bars in BARS.items()
+    }
 
 
-def _of_case(result: Result, bar: Bar, config: Config) -> Iterator[tuple[str, str, str, str]]:
+def _of_case(name: str, result: Result, bar: Bar, config: Config) -> Iterator[Verdict]:
+    enough = result.rounds >= rounds_for(max(map(max, result.seconds.values())))
     for side, wanted in bar.times.items():
         what, bound = f"{side} / {OURS}", f"≥ {wanted:g}"
         if side not in result.seconds:
-            yield what, bound, "", "not measured"
+            yield Verdict(name, what, bound, "", "not measured")
             continue
         ratios = result.ratios(side)
         middle = statistics.median(ratios)
-        span = f"{min(ratios):.3g} to {max(ratios):.3g}"
-        measured = f"{middle:.3g} ({span}; pairs: {result.rounds})"
-        enough = result.rounds >= rounds_for(max(map(max, result.seconds.values())))
-        yield what, bound, measured, _verdict(middle >= wanted, enough, config)
-    if bar.memory is not None:
-        what, most = f"memory of {OURS}", bar.memory(config)
-        peak = result.peak.get(OURS)
-        measured = "" if peak is None else f"{peak / MB:,.0f} MB"
-        verdict = "not measured" if peak is None else _verdict(peak <= most, True, config)
-        yield what, f"≤ {most / MB:,.0f} MB", measured, verdict
-
-
-def _verdict(reached: bool, enough: bool, config: Config) -> str:
-    verdict = "reached" if reached else "NOT REACHED"
-    if not enough:
-        verdict += ", too few pairs"
-    if config.episodes != EPISODES[SIZE]:
-        verdict += f", not at size {SIZE}"
-    return verdict
+        measured = f"{middle:.3g} ({min(ratios):.3g} to {max(ratios):.3g})"
+        verdict = "reached" if middle >= wanted else "NOT REACHED"
+        if not enough:
+            verdict += f"; too few pairs ({result.rounds})"
+        yield Verdict(name, what, bound, measured, verdict)
+    if bar.memory is not None and OURS in result.peak:
+        most, peak = bar.memory(config), result.peak[OURS]
+        verdict = "reached" if peak <= most else "NOT REACHED"
+        measured = f"{peak / MB:,.0f} MB"
+        yield Verdict(name, f"memory of {OURS}", f"≤ {most / MB:,.0f} MB", measured, verdict)

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report = f"{preamble(config, options.rounds)}\n\n{table(results.values())}"
     print(report)
     if options.bars:
-        print(f"\n{bars_table(results, config)}")
+        print(f"\n{bars_report(results, config)}")
     if options.update_readme:
         update(README, f"{report}\n\n{provenance(options.size)}")
 
@@ -133,11 +133,20 @@ def row(result: Result) -> str:
     )
 
 
-def bars_table(results: Mapping[str, Result], config: Config) -> str:
-    """Say what each bench has to reach, what it did, and whether that is enough."""
-    head = ("capability", "bench", "what", "bar", "measured", "")
-    lines = [head, ("---",) * len(head), *bars.verdicts(results, config)]
-    return "\n".join(map(_line, lines))
+def bars_report(results: Mapping[str, Result], config: Config) -> str:
+    """Say by capability what each bench has to reach, what it did, and whether that is enough."""
+    parts = []
+    if config.episodes != EPISODES[bars.SIZE]:
+        parts.append(
+            f"The bars are for size {bars.SIZE}, {EPISODES[bars.SIZE]:,} episodes, not for these "
+            f"{config.episodes:,}."
+        )
+    head = ("bench", "what", "bar", "measured", "")
+    for capability, verdicts in bars.verdicts(results, config).items():
+        if verdicts:
+            lines = [head, ("---",) * len(head), *verdicts]
+            parts.append(f"Bars of {capability}:\n\n" + "\n".join(map(_line, lines)))
+    return "\n\n".join(parts)
 
 
 def update(path: Path, section: str) -> None:
