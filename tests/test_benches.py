@@ -74,7 +74,7 @@ def test_the_table_and_its_place_in_the_readme(
     run.main([*wanted, *options, "--allow-debug"])
     said = capsys.readouterr().out
     rows = [line for line in said.splitlines() if line.startswith("|")]
-    assert len(rows) == 2 + 4
+    assert len(rows) == 2 + 5
     assert {line.count("|") for line in rows} == {7}
     page = tmp_path / "README.md"
     page.write_text(f"before\n{run.BEGIN}\nold\n{run.END}\nafter\n", encoding="utf-8")

@@ -13,6 +13,7 @@ __all__ = [
     "dct_quantize",
     "episode_stream",
     "gather_chunks",
+    "integers_of_lists",
     "percentiles_by_task",
     "quantile",
 ]
@@ -36,6 +37,9 @@ def dct_quantize(chunks: ArrayLike, scale: float) -> NDArray[np.int32]: ...
 def gather_chunks(
     rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...
+def integers_of_lists(
+    lists: list[Any],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None: ...
 def episode_stream(
     episode_index: ArrayLike,
     length: ArrayLike,
