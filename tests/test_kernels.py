@@ -119,6 +119,40 @@ def test_bucketize_of_nothing_and_of_nobody_known() -> None:
     assert boundaries.shape == (0, 10)
 
 
+def test_ids_and_lengths_that_are_far_apart() -> None:
+    # No table can be as large as these, and none is made.
+    rng = np.random.default_rng(0)
+    for spread in (1, 10**6, 10**15):
+        lengths = rng.integers(1, 90, 3000) * spread
+        tasks = rng.integers(-2, 3, 3000) * spread
+        known, boundaries = kernels.percentiles_by_task(lengths, tasks)
+        want = reference.percentiles_of_tasks(lengths, tasks)
+        assert dict(zip(known.tolist(), boundaries.tolist(), strict=True)) == want
+        labels = kernels.bucketize(lengths, tasks, known, boundaries)
+        assert labels.tolist() == [
+            reference.bucket(length, want[task])
+            for length, task in zip(lengths.tolist(), tasks.tolist(), strict=True)
+        ]
+
+
+def test_labels_whatever_the_threads() -> None:
+    rng = np.random.default_rng(0)
+    lengths = rng.lognormal(5.6, 0.4, 600_000).astype(np.int64)
+    tasks = rng.integers(0, 90, 600_000)
+    for first in (0, -7):
+        ranked = kernels.percentiles_by_task(lengths, tasks + first, num_threads=1)
+        labels = kernels.bucketize(lengths, tasks + first, *ranked, num_threads=1)
+        of_one = lengths[tasks == 3]
+        assert ranked[1][3].tolist() == reference.percentiles(of_one.tolist())
+        want = 10 * np.searchsorted(ranked[1][3], of_one, side="right")
+        np.testing.assert_array_equal(labels[tasks == 3], want)
+        for threads in (2, 5, None):
+            again = kernels.percentiles_by_task(lengths, tasks + first, num_threads=threads)
+            assert [a.tobytes() for a in again] == [a.tobytes() for a in ranked]
+            got = kernels.bucketize(lengths, tasks + first, *ranked, num_threads=threads)
+            np.testing.assert_array_equal(got, labels)
+
+
 # -------------------------------------------------------------------------------- quantile
 
 ordinary = {
@@ -170,6 +204,67 @@ def test_quantile_of_extreme_values_does_not_raise() -> None:
         for q in QS:
             got = kernels.quantile(x, q)
             np.testing.assert_array_equal(got, reference.quantile24(x, q), strict=True)
+
+
+SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "noise": lambda rng, n: rng.normal(0, 2, n),
+    "sorted": lambda rng, n: np.sort(rng.normal(0, 2, n)),
+    "reversed": lambda rng, n: np.sort(rng.normal(0, 2, n))[::-1],
+    "blocks": lambda rng, n: np.repeat(rng.normal(0, 2, n // 500 + 1), 500)[:n],
+    "one value": lambda rng, n: np.full(n, rng.normal()),
+    "gripper": lambda rng, n: np.where(rng.random(n) < 0.3, 1.0, -1.0),
+    "ticks": lambda rng, n: np.around(rng.normal(0, 2, n)),
+    "rare spikes": lambda rng, n: np.where(rng.random(n) < 2e-4, 1e9, 0.0),
+    "zeros of both signs": lambda rng, n: np.copysign(0.0, rng.normal(0, 1, n)),
+    "heavy tails": lambda rng, n: rng.standard_cauchy(n) ** 3,
+    "infinities": lambda rng, n: rng.choice([-np.inf, -1.0, 0.5, np.inf], n),
+    "extremes": lambda rng, n: rng.choice([-3e38, -1e-45, -0.0, 1e-45, 3e38], n),
+    "late": lambda rng, n: np.where(np.arange(n) < n - n // 90, 0.0, rng.normal(0, 1, n)),
+    "a NaN": lambda rng, n: np.where(np.arange(n) == rng.integers(n), np.nan, rng.random(n)),
+}
+
+
+@given(
+    st.integers(0, 2**32),
+    st.integers(8000, 30_000),
+    st.lists(st.sampled_from(list(SHAPES)), min_size=1, max_size=5),
+    st.sampled_from([np.float32, np.float64]),
+    st.lists(st.one_of(st.sampled_from(QS), st.floats(0, 1)), max_size=4),
+    st.integers(1, 3),
+)
+def test_quantiles_of_many_rows(
+    seed: int, n: int, shapes: list[str], dtype: type, qs: list[float], threads: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    x = np.stack([SHAPES[shape](rng, n) for shape in shapes], axis=1).astype(dtype)
+    got = kernels.quantile(x, qs, num_threads=threads)
+    assert got.shape == (len(qs), len(shapes))
+    assert got.dtype == dtype
+    with np.errstate(all="ignore"):
+        for q, row in zip(qs, got, strict=True):
+            same_bits(row, reference.quantile24(x, q))
+            same_bits(row, kernels.quantile(x, q))
+            if NUMPY_24:
+                same_bits(row, np.quantile(x, q, axis=0))
+
+
+@pytest.mark.parametrize("shape", [(2_000_000, 1), (100_000, 14), (9000, 300)])
+def test_quantiles_whatever_the_threads(shape: tuple[int, int]) -> None:
+    rng = np.random.default_rng(7)
+    x = np.around(rng.normal(0, 1, shape), 4).astype(np.float32)
+    one = kernels.quantile(x, QS, num_threads=1)
+    for q, row in zip(QS, one, strict=True):
+        same_bits(row, reference.quantile24(x, q))
+    for threads in (2, 3, None):
+        assert kernels.quantile(x, QS, num_threads=threads).tobytes() == one.tobytes()
+
+
+def test_quantile_of_one_q_and_of_several() -> None:
+    x = np.random.default_rng(1).normal(size=(50, 3)).astype(np.float32)
+    for one in (0.3, np.float64(0.3), np.array(0.3)):
+        assert kernels.quantile(x, one).shape == (3,)
+    for several in ([0.3], (0.3,), np.array([0.3], np.float32), [0, 1], []):
+        assert kernels.quantile(x, several).shape == (len(several), 3)
 
 
 def test_quantile_golden(golden: Any) -> None:
@@ -240,6 +335,22 @@ def test_gather_chunks_is_slicing(n_rows: int, dim: int, chunk: int, data: Any) 
         np.testing.assert_array_equal(chunk_rows, rows[start : start + chunk])
 
 
+def test_many_chunks_whatever_the_threads() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(30_000, 14)).astype(np.float32)
+    first = rng.integers(0, 29_951, 5000)
+    want = np.stack([rows[start : start + 50] for start in first])
+    for threads in (1, 2, 5, None):
+        got = kernels.gather_chunks(rows, first, 50, num_threads=threads)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_chunks_beyond_memory_are_refused() -> None:
+    rows = np.zeros((1 << 24, 1), np.float32)  # a PiB in all, beyond any address space
+    with pytest.raises(MemoryError, match="do not fit into memory"):
+        kernels.gather_chunks(rows, np.zeros(1 << 24, np.int64), 1 << 24)
+
+
 ROWS = np.arange(20, dtype=np.float32).reshape(10, 2)
 
 
@@ -289,6 +400,11 @@ BAD_CALLS: dict[str, Callable[[], Any]] = {
     "quantile: q above": lambda: kernels.quantile(np.ones((3, 1)), 1.01),
     "quantile: q NaN": lambda: kernels.quantile(np.ones((3, 1)), math.nan),
     "quantile: q text": lambda: kernels.quantile(np.ones((3, 1)), "half"),
+    "quantile: one of q above": lambda: kernels.quantile(np.ones((3, 1)), [0.5, 1.01]),
+    "quantile: q two dims": lambda: kernels.quantile(np.ones((3, 1)), [[0.5]]),
+    "quantile: q None": lambda: kernels.quantile(np.ones((3, 1)), None),
+    "quantile: no threads": lambda: kernels.quantile(np.ones((3, 1)), 0.5, num_threads=0),
+    "quantile: threads": lambda: kernels.quantile(np.ones((3, 1)), 0.5, num_threads=1025),
     "quantile: complex": lambda: kernels.quantile(np.ones((3, 1), complex), 0.5),
     "quantile: objects": lambda: kernels.quantile(np.array([["a"]], object), 0.5),
     "dct: two dims": lambda: kernels.dct_quantize(np.ones((3, 2)), 10.0),

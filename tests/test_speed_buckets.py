@@ -93,6 +93,26 @@ def test_sparse_and_empty_tasks() -> None:
     assert speed.compute_task_percentiles({4: []}) == {4: None}
 
 
+@given(st.lists(st.integers(0, 2**63 - 1), max_size=200))
+def test_lists_and_other_sequences_say_the_same(lengths: list[int]) -> None:
+    task = [7] * len(lengths)
+    wanted = bits(speed.compute_task_percentiles({7: np.array(lengths, np.int64), 3: (5, 6)}))  # type: ignore[dict-item]
+    for same in (lengths, tuple(lengths), [np.int64(x) for x in lengths]):
+        answer = speed.compute_task_percentiles({7: same, 3: [5, 6]})
+        assert bits(answer) == wanted
+        labels = speed.bucket_episode_lengths(same, task, answer)
+        assert labels.tolist() == [reference.bucket(x, answer[7]) for x in lengths]
+
+
+@pytest.mark.parametrize("odd", [1.5, "1", None, 2**63, -1])
+def test_one_odd_value_in_a_long_list(odd: Any) -> None:
+    lengths = [*range(1, 300), odd, *range(300, 400)]
+    with pytest.raises((TypeError, ValueError), match="task 1 "):
+        speed.compute_task_percentiles({0: [5], 1: lengths})
+    with pytest.raises((TypeError, ValueError), match="lengths "):
+        speed.bucket_episode_lengths(lengths, [0] * 400, {})
+
+
 def test_answers_are_plain_python() -> None:
     answer = speed.compute_task_percentiles({0: np.arange(100, 200)})  # type: ignore[dict-item]
     assert answer[0] is not None

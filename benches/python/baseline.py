@@ -141,9 +141,16 @@ def bucket(length: int, percentiles: Sequence[float] | None) -> int:
 
 def speed_labels(lengths: Mapping[int, int], task_of: Mapping[int, int]) -> dict[int, int]:
     """OpenTau: group, rank, label; all in dicts by episode."""
-    percentiles = task_percentiles(
-        group_lengths(lengths.values(), (task_of[episode] for episode in lengths))
-    )
+    groups = group_lengths(lengths.values(), (task_of[episode] for episode in lengths))
+    return label_episodes(lengths, task_of, task_percentiles(groups))
+
+
+def label_episodes(
+    lengths: Mapping[int, int],
+    task_of: Mapping[int, int],
+    percentiles: Mapping[int, Sequence[float] | None],
+) -> dict[int, int]:
+    """OpenTau: look the task up and label, episode by episode."""
     return {
         episode: bucket(length, percentiles[task_of[episode]])
         for episode, length in lengths.items()

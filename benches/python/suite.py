@@ -27,7 +27,11 @@ from vlaprep.kernels import (
     quantile,
 )
 from vlaprep.normalization import Normalization
-from vlaprep.speed import bucket_episode_length, compute_task_percentiles
+from vlaprep.speed import (
+    bucket_episode_length,
+    bucket_episode_lengths,
+    compute_task_percentiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -128,13 +132,31 @@ def rank_arrays(config: Config) -> Case:
         known, boundaries = percentiles_by_task(lengths, tasks)
         return known, boundaries, bucketize(lengths, tasks, known, boundaries)
 
+    sides: dict[str, Callable[[int], Any]] = {
+        NUMPY: lambda _: baseline.rank_arrays(lengths, tasks),
+        OURS: ours,
+        "NumPy, one sort": lambda _: peers.rank_sorted(lengths, tasks),
+    }
+    if peers.HAS_POLARS:
+        sides["polars"] = lambda _: peers.rank_polars(lengths, tasks)
+    return Case(f"rank and label {len(lengths):,} episodes, arrays", sides, same=_same_ranks)
+
+
+def rank_lists(config: Config) -> Case:
+    length_of, task_of = _ranked_dicts(config)
+    groups = baseline.group_lengths(length_of.values(), task_of.values())
+    episodes, lengths, tasks = map(list, (length_of, length_of.values(), task_of.values()))
+
+    def ours(_: int) -> dict[int, int]:
+        labels = bucket_episode_lengths(lengths, tasks, compute_task_percentiles(groups))
+        return dict(zip(episodes, labels.tolist(), strict=True))
+
+    def theirs(_: int) -> dict[int, int]:
+        return baseline.label_episodes(length_of, task_of, baseline.task_percentiles(groups))
+
     return Case(
-        f"rank and label {len(lengths):,} episodes, arrays",
-        {
-            NUMPY: lambda _: baseline.rank_arrays(lengths, tasks),
-            OURS: ours,
-            "NumPy, one sort": lambda _: peers.rank_sorted(lengths, tasks),
-        },
+        f"rank and label {len(length_of):,} episodes, lists to a dict",
+        {NUMPY: theirs, OURS: ours},
     )
 
 
@@ -233,7 +255,7 @@ def quantiles(of_sample: bool, config: Config) -> Case:
         f"1 % and 99 % quantiles of {len(rows):,} x {DIMS}",
         {
             NUMPY: lambda _: tuple(np.quantile(rows, q, axis=0) for q in (0.01, 0.99)),
-            OURS: lambda _: tuple(quantile(rows, q) for q in (0.01, 0.99)),
+            OURS: lambda _: tuple(quantile(rows, (0.01, 0.99))),
             PARTITION: lambda _: peers.quantiles_by_partition(rows),
         },
         same=_same_quantiles,
@@ -318,6 +340,7 @@ SUITE: Mapping[str, Callable[[Config], Case]] = {
     "gather": gather,
     "dct": dct,
     "rank-arrays": rank_arrays,
+    "rank-lists": rank_lists,
     "rank-dicts": rank_dicts,
     "rank-dropin": rank_dropin,
     "encode": encode,
@@ -381,6 +404,13 @@ def _same_quantiles(got: Any, want: Any) -> None:
         assert_equal(got, want)
     else:
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+def _same_ranks(got: Any, want: Any) -> None:
+    """Every bit of what a side gives."""
+    for one, other in zip(got, want, strict=True):
+        if one is not None:
+            assert_equal(one, other)
 
 
 def _same_symbols(got: Array, want: Array) -> None:

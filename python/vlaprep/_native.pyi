@@ -14,6 +14,7 @@ __all__ = [
     "dct_quantize",
     "episode_stream",
     "gather_chunks",
+    "integers_of_lists",
     "percentiles_by_task",
     "quantile",
 ]
@@ -72,6 +73,9 @@ class Codec:
 def gather_chunks(
     rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...
+def integers_of_lists(
+    lists: list[Any],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None: ...
 def episode_stream(
     episode_index: ArrayLike,
     length: ArrayLike,

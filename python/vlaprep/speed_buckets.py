@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from vlaprep._native import bucketize, percentiles_by_task
+from vlaprep._native import bucketize, integers_of_lists, percentiles_by_task
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -76,18 +76,27 @@ def compute_task_percentiles(
     >>> compute_task_percentiles({0: range(100, 201), 1: [7, 8]})[1] is None
     True
     """
-    lengths = [
-        as_lengths(lengths, f"episode lengths of task {task}")
-        for task, lengths in episode_lengths_per_task.items()
-    ]
     out: dict[int, list[float] | None] = dict.fromkeys(episode_lengths_per_task)
-    if lengths:
-        keys = list(out)
-        group = np.repeat(np.arange(len(lengths), dtype=np.int64), [len(x) for x in lengths])
-        positions, boundaries = percentiles_by_task(np.concatenate(lengths), group)
-        for position, row in zip(positions.tolist(), as_lists(boundaries), strict=True):
-            out[keys[position]] = row
+    lengths, counts = _end_to_end(episode_lengths_per_task)
+    keys = list(out)
+    group = np.repeat(np.arange(len(keys), dtype=np.int64), counts)
+    positions, boundaries = percentiles_by_task(lengths, group)
+    for position, row in zip(positions.tolist(), as_lists(boundaries), strict=True):
+        out[keys[position]] = row
     return out
+
+
+def _end_to_end(
+    lengths_of: Mapping[int, Sequence[int]],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the lengths of all tasks, task after task, and how many each task has."""
+    found = integers_of_lists(list(lengths_of.values()))
+    if found is not None and found[0].min(initial=0) >= 0:
+        return found
+    # Other sequences than lists, or something that is wrong with one.
+    arrays = [as_lengths(x, f"episode lengths of task {task}") for task, x in lengths_of.items()]
+    counts = np.array([len(array) for array in arrays], dtype=np.int64)
+    return np.concatenate(arrays), counts
 
 
 def bucket_episode_length(
@@ -269,6 +278,8 @@ def as_lengths(values: ArrayLike, what: str) -> NDArray[np.int64]:
 
 def as_int64(values: ArrayLike, what: str) -> NDArray[np.int64]:
     """Return integers as int64 (E,); nothing that is no integer is rounded or cut."""
+    if isinstance(values, list) and (found := integers_of_lists([values])) is not None:
+        return found[0]
     array = np.asarray(values)
     if array.ndim != 1:
         raise ValueError(f"{what} must be one-dimensional, not of shape {array.shape}")

@@ -7,6 +7,7 @@ mod chunks;
 mod dataset;
 mod fast;
 mod gate;
+mod lists;
 mod stats;
 mod threads;
 
@@ -21,6 +22,8 @@ mod _native {
     use crate::dataset::{Reader, episode_stream};
     #[pymodule_export]
     use crate::fast::{Codec, dct_quantize};
+    #[pymodule_export]
+    use crate::lists::integers_of_lists;
     #[pymodule_export]
     use crate::stats::{bucketize, percentiles_by_task, quantile};
 
