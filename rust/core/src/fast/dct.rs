@@ -17,7 +17,7 @@
 //! it, whatever the size of the batch and the CPU.
 
 use super::cosine::Weights;
-use super::panel::{LANES, Panel};
+use super::panel::{Consecutive, LANES, Listed, Panel};
 use super::simd::{Kernel, Simd};
 
 /// As many lanes as keep the rows of a common horizon in the fastest cache.
@@ -295,14 +295,13 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
             odd,
         } in &plan.stages
         {
-            let half = n / 2;
             fold(steps, *n, width);
-            let terms = (0..half).map(|c| (c, n - half + c));
-            odd.multiply::<V>(&terms, steps, width, out, |j| first * (2 * j + 1));
+            let rows = &steps[(n - n / 2) * width..];
+            odd.multiply::<V>(&Consecutive { rows, width }, out, |j| first * (2 * j + 1));
         }
-        let terms = (0..plan.even.columns()).map(|c| (c, c));
+        let rows = &steps[..];
         plan.even
-            .multiply::<V>(&terms, steps, width, out, |j| plan.last * j);
+            .multiply::<V>(&Consecutive { rows, width }, out, |j| plan.last * j);
         for (k, row) in out.chunks_exact(width).enumerate().take(plan.horizon) {
             self.take.take(k, row);
         }
@@ -327,15 +326,13 @@ impl Kernel for Backward<'_> {
         let (plan, width) = (self.plan, self.width);
         let Block {
             steps,
-            frequencies,
+            frequencies: rows,
             terms,
             ..
         } = self.block;
-        used(terms, frequencies, width, plan.even.columns(), |j| {
-            plan.last * j
-        });
+        used(terms, rows, width, plan.even.columns(), |j| plan.last * j);
         plan.even
-            .multiply::<V>(&terms.iter().copied(), frequencies, width, steps, |t| t);
+            .multiply::<V>(&Listed { rows, width, terms }, steps, |t| t);
         for Stage {
             steps: n,
             first,
@@ -343,11 +340,8 @@ impl Kernel for Backward<'_> {
         } in plan.stages.iter().rev()
         {
             let half = n / 2;
-            used(terms, frequencies, width, half, |j| first * (2 * j + 1));
-            let below = n - half;
-            odd.multiply::<V>(&terms.iter().copied(), frequencies, width, steps, |r| {
-                below + r
-            });
+            used(terms, rows, width, half, |j| first * (2 * j + 1));
+            odd.multiply::<V>(&Listed { rows, width, terms }, steps, |r| n - half + r);
             fold(steps, *n, width);
         }
     }

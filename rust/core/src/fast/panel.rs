@@ -40,10 +40,8 @@ impl Panel {
         self.columns
     }
 
-    /// Writes row `r` of the product to row `place(r)` of `out`.
-    ///
-    /// `terms` lists the columns that take part, each with its row of `input`. Rows are `width`
-    /// lanes, a multiple of [`LANES`].
+    /// Writes row `r` of the product with `input` to row `place(r)` of `out`, whose rows are as long
+    /// as those of `input`.
     #[inline(always)]
     #[allow(
         clippy::inline_always,
@@ -51,12 +49,11 @@ impl Panel {
     )]
     pub(super) fn multiply<const VECTORS: usize>(
         &self,
-        terms: &(impl Iterator<Item = (usize, usize)> + Clone),
-        input: &[f64],
-        width: usize,
+        input: &impl Rows,
         out: &mut [f64],
         place: impl Fn(usize) -> usize,
     ) {
+        let width = input.width();
         if self.columns == 0 {
             return;
         }
@@ -64,13 +61,18 @@ impl Panel {
         for (first, band) in (0..self.rows).step_by(ROWS).zip(bands) {
             let mut lane = 0;
             while lane < width {
-                let (terms, rows) = (terms.clone(), self.rows - first);
-                let place = |row| place(first + row) * width + lane;
                 let vectors = ((width - lane) / LANES).min(VECTORS);
-                match vectors {
-                    1 => band_of::<1>(rows, band, terms, input, width, lane, out, place),
-                    2 => band_of::<2>(rows, band, terms, input, width, lane, out, place),
-                    _ => band_of::<3>(rows, band, terms, input, width, lane, out, place),
+                let place = |row| place(first + row) * width + lane;
+                let tile = Tile { band, lane, input };
+                match (self.rows - first, vectors) {
+                    (1, 1) => tile.fill::<1, 1>(out, place),
+                    (1, _) => tile.fill::<1, 2>(out, place),
+                    (2, 1) => tile.fill::<2, 1>(out, place),
+                    (2, _) => tile.fill::<2, 2>(out, place),
+                    (3, 1) => tile.fill::<3, 1>(out, place),
+                    (3, _) => tile.fill::<3, 2>(out, place),
+                    (_, 1) => tile.fill::<ROWS, 1>(out, place),
+                    _ => tile.fill::<ROWS, 2>(out, place),
                 }
                 lane += vectors * LANES;
             }
@@ -78,61 +80,95 @@ impl Panel {
     }
 }
 
-#[inline(always)]
-#[allow(
-    clippy::inline_always,
-    reason = "compiled for each set of instructions"
-)]
-#[allow(
-    clippy::too_many_arguments,
-    reason = "split for the sake of the number of rows alone"
-)]
-fn band_of<const V: usize>(
-    rows: usize,
-    band: &[f64],
-    terms: impl Iterator<Item = (usize, usize)>,
-    input: &[f64],
-    width: usize,
-    lane: usize,
-    out: &mut [f64],
-    place: impl Fn(usize) -> usize,
-) {
-    match rows {
-        1 => tile::<1, V>(band, terms, input, width, lane, out, place),
-        2 => tile::<2, V>(band, terms, input, width, lane, out, place),
-        3 => tile::<3, V>(band, terms, input, width, lane, out, place),
-        _ => tile::<ROWS, V>(band, terms, input, width, lane, out, place),
+/// The rows of lanes that a matrix is multiplied with.
+pub(super) trait Rows {
+    /// Lanes of a row, a multiple of [`LANES`].
+    fn width(&self) -> usize;
+
+    /// Each column that takes part, as `R` weights of a band, with its row.
+    fn terms<'a, const R: usize>(
+        &'a self,
+        band: &'a [f64],
+    ) -> impl Iterator<Item = (&'a [f64; R], &'a [f64])>;
+}
+
+/// Rows one after the other, from that of column 0 on.
+pub(super) struct Consecutive<'a> {
+    pub(super) rows: &'a [f64],
+    pub(super) width: usize,
+}
+
+impl Rows for Consecutive<'_> {
+    #[inline(always)]
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    #[inline(always)]
+    fn terms<'a, const R: usize>(
+        &'a self,
+        band: &'a [f64],
+    ) -> impl Iterator<Item = (&'a [f64; R], &'a [f64])> {
+        band.as_chunks()
+            .0
+            .iter()
+            .zip(self.rows.chunks_exact(self.width))
     }
 }
 
-#[inline(always)]
-#[allow(
-    clippy::inline_always,
-    reason = "compiled for each set of instructions"
-)]
-fn tile<const R: usize, const V: usize>(
-    band: &[f64],
-    terms: impl Iterator<Item = (usize, usize)>,
-    input: &[f64],
-    width: usize,
+/// Some columns, each with the number of its row.
+pub(super) struct Listed<'a> {
+    pub(super) rows: &'a [f64],
+    pub(super) width: usize,
+    pub(super) terms: &'a [(usize, usize)],
+}
+
+impl Rows for Listed<'_> {
+    #[inline(always)]
+    fn width(&self) -> usize {
+        self.width
+    }
+
+    #[inline(always)]
+    fn terms<'a, const R: usize>(
+        &'a self,
+        band: &'a [f64],
+    ) -> impl Iterator<Item = (&'a [f64; R], &'a [f64])> {
+        let (band, _) = band.as_chunks();
+        let row = |row| &self.rows[row * self.width..][..self.width];
+        self.terms
+            .iter()
+            .map(move |&(column, place)| (&band[column], row(place)))
+    }
+}
+
+/// A few rows and lanes of an answer, from `lane` on.
+struct Tile<'a, I> {
+    band: &'a [f64],
     lane: usize,
-    out: &mut [f64],
-    place: impl Fn(usize) -> usize,
-) {
-    let (band, _) = band.as_chunks::<R>();
-    let mut sums = [[[0.0; LANES]; V]; R];
-    for (column, row) in terms {
-        let weights = &band[column];
-        let (values, _) = input[row * width + lane..][..V * LANES].as_chunks::<LANES>();
-        for (sum, weight) in sums.iter_mut().zip(weights) {
-            for (sum, values) in sum.iter_mut().zip(values) {
-                for (sum, value) in sum.iter_mut().zip(values) {
-                    *sum += weight * value;
+    input: &'a I,
+}
+
+impl<I: Rows> Tile<'_, I> {
+    #[inline(always)]
+    fn fill<const R: usize, const V: usize>(
+        &self,
+        out: &mut [f64],
+        place: impl Fn(usize) -> usize,
+    ) {
+        let mut sums = [[[0.0; LANES]; V]; R];
+        for (weights, row) in self.input.terms::<R>(self.band) {
+            let (values, _) = row[self.lane..self.lane + V * LANES].as_chunks::<LANES>();
+            for (sum, weight) in sums.iter_mut().zip(weights) {
+                for (sum, values) in sum.iter_mut().zip(values) {
+                    for (sum, value) in sum.iter_mut().zip(values) {
+                        *sum += weight * value;
+                    }
                 }
             }
         }
-    }
-    for (row, sum) in sums.iter().enumerate() {
-        out[place(row)..][..V * LANES].copy_from_slice(sum.as_flattened());
+        for (row, sum) in sums.iter().enumerate() {
+            out[place(row)..][..V * LANES].copy_from_slice(sum.as_flattened());
+        }
     }
 }

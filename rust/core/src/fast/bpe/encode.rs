@@ -80,8 +80,9 @@ impl Encoder {
         let pairs = Pairs::new(merges.iter().copied());
         let mut unit = Vec::new();
         let unit_lacks = !alphabet.spell(run, &mut unit);
-        let symbol = |code: u16| {
-            let mut atoms = Vec::new();
+        let mut atoms = Vec::new();
+        let mut symbol = |code: u16| {
+            atoms.clear();
             let even = alphabet.spell(code, &mut atoms) && atoms == [code];
             class_of(code) | if even { 0 } else { UNEVEN }
         };

@@ -210,33 +210,19 @@ impl Grown {
     fn pack(&self) -> Option<(Vec<Node>, Vec<u32>)> {
         let most = 8 * self.tokens.len() + SPARE;
         let mut nodes = vec![FREE];
+        nodes[ROOT].parent = ROOT as u32; // a child of nobody: its base is above 0
+        let mut free = Free { after: vec![1] };
         let mut slots = vec![ROOT as u32; self.tokens.len()];
-        nodes[ROOT].parent = ROOT as u32; // taken, and a child of nobody: its base is above 0
-        let (mut queue, mut lowest, mut next) = (vec![ROOT], 1, 0);
+        let (mut queue, mut next) = (vec![ROOT], 0);
         while let Some(&node) = queue.get(next) {
             next += 1;
             let children = &self.children[node];
             let (Some(&(first, _)), Some(&(last, _))) = (children.first(), children.last()) else {
                 continue;
             };
-            let free = |nodes: &[Node], slot: usize| nodes.get(slot).is_none_or(is_free);
-            while !free(&nodes, lowest) {
-                lowest += 1;
-            }
-            let start = lowest.max(usize::from(first) + 1);
-            let fits = |base: usize| {
-                let mut places = children.iter().map(|&(atom, _)| base + usize::from(atom));
-                places.all(|slot| free(&nodes, slot))
-            };
-            let candidates = (start..nodes.len().max(start))
-                .filter(|&slot| free(&nodes, slot))
-                .take(PATIENCE)
-                .map(|slot| slot - usize::from(first));
-            let base = candidates
-                .into_iter()
-                .find(|&base| fits(base))
-                .unwrap_or(nodes.len().max(start) - usize::from(first));
-            let end = base + usize::from(last) + 1;
+            let [first, last] = [first, last].map(usize::from);
+            let base = free.place(first, children.iter().map(|&(atom, _)| atom.into()));
+            let end = base + last + 1;
             if end > most {
                 return None;
             }
@@ -247,6 +233,7 @@ impl Grown {
             nodes[parent as usize].base = base as u32;
             for &(atom, child) in children {
                 let slot = base + usize::from(atom);
+                free.take(slot);
                 nodes[slot].parent = parent;
                 slots[child as usize] = slot as u32;
                 queue.push(child as usize);
@@ -256,8 +243,41 @@ impl Grown {
     }
 }
 
-fn is_free(node: &Node) -> bool {
-    node.parent == NONE
+/// Which slots are free: for each, itself or one between it and the next free one. Beyond them all is
+/// free.
+struct Free {
+    after: Vec<usize>,
+}
+
+impl Free {
+    /// The first free slot from `slot` on.
+    fn from(&mut self, mut slot: usize) -> usize {
+        while let Some(&after) = self.after.get(slot).filter(|&&after| after != slot) {
+            let further = self.after.get(after).copied().unwrap_or(after);
+            self.after[slot] = further; // so the next search takes half the steps
+            slot = further;
+        }
+        slot
+    }
+
+    fn take(&mut self, slot: usize) {
+        let known = self.after.len();
+        self.after.extend(known..=slot);
+        self.after[slot] = slot + 1;
+    }
+
+    /// A base, above 0, from which the slots of all `atoms` are free; the lowest is `first`.
+    fn place(&mut self, first: usize, atoms: impl Iterator<Item = usize> + Clone) -> usize {
+        let mut slot = self.from(first + 1);
+        for _ in 0..PATIENCE {
+            let base = slot - first;
+            if atoms.clone().all(|atom| self.from(base + atom) == base + atom) {
+                return base;
+            }
+            slot = self.from(slot + 1);
+        }
+        self.after.len().max(first + 1) - first
+    }
 }
 
 #[cfg(test)]
