@@ -137,8 +137,8 @@ def rank_arrays(config: Config) -> Case:
         OURS: ours,
         "NumPy, one sort": lambda _: peers.rank_sorted(lengths, tasks),
     }
-    if peers.HAS_POLARS:
-        sides["polars"] = lambda _: peers.rank_polars(lengths, tasks)
+    if peer_files.HAS_POLARS:
+        sides[POLARS] = lambda _: peers.rank_polars(lengths, tasks)
     return Case(f"rank and label {len(lengths):,} episodes, arrays", sides, same=_same_ranks)
 
 

@@ -549,7 +549,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         if self._native[0] != of:
             native = None
             try:
-                native = Codec and Codec(bpe.to_str(), *numbers)
+                native = None if Codec is None else Codec(bpe.to_str(), *numbers)
             except (NotImplementedError, OverflowError) as reason:
                 logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
             self._native = of, native
@@ -615,7 +615,7 @@ def _weights(horizon: int) -> NDArray[np.float64]:
     phase = np.minimum(phase, 4 * horizon - phase)
     sign = np.where(phase <= horizon, 1.0, -1.0)
     quarter = np.arange(horizon + 1)
-    near = np.pi * quarter / (2.0 * horizon)
+    near: NDArray[np.float64] = np.pi * quarter.astype(np.float64) / (2.0 * horizon)
     far = near[::-1]  # the angle to a right one, the smaller of the two where the cosine is a sine
     cosines = np.where(2 * quarter <= horizon, _series(near, 1), far * _series(far, 2))
     cosines = math.sqrt(2.0 / horizon) * cosines
