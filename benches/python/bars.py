@@ -72,7 +72,7 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "quantile-4.8M": Bar({NUMPY: 8, PARTITION: 3}),
         "quantile-51k": Bar({NUMPY: 2, PARTITION: 1.2}),
         "rank-arrays": Bar({NUMPY: 300, POLARS: 12}),
-        "rank-dicts": Bar({NUMPY: 20}),
+        "rank-lists": Bar({NUMPY: 20}),
     },
 }
 

@@ -1,4 +1,4 @@
-"""Arrays to arrays as a careful engineer would do it with NumPy and SciPy; files: `peer_files`."""
+"""From arrays to arrays, as a careful engineer would go with NumPy, SciPy or polars."""
 
 from __future__ import annotations
 
