@@ -7,7 +7,8 @@ use vlaprep_core::chunks::gather_chunks;
 use vlaprep_core::fast::{Dct, dct_quantize};
 use vlaprep_core::parallel::Interrupt;
 use vlaprep_core::stats::{
-    LABELS, SPARSE_LABEL, bucketize, percentiles_by_task, quantile, searchsorted_right,
+    Brackets, LABELS, Moments, SPARSE_LABEL, bucketize, percentiles_by_task, quantile, quantiles,
+    searchsorted_right,
 };
 
 /// The interpolation as NumPy writes it, over a whole sort.
@@ -39,6 +40,79 @@ proptest! {
         let (first, second) = columns.iter().map(|&(x, tie)| (x, f32::from(tie))).unzip();
         let want = [by_sorting(first, q), by_sorting(second, q)];
         prop_assert_eq!(quantile(&rows, 2, q, 2, &Interrupt::never()).unwrap(), want);
+    }
+
+    #[test]
+    fn any_sample_leads_to_every_quantile(
+        rows in vec((any::<f64>().prop_filter("a number", |x| !x.is_nan()), -3..3_i8), 1..200),
+        sample in vec((-1e3_f32..1e3, -3.0_f32..3.0), 0..40),
+        qs in vec(0.0..=1.0, 0..4),
+        parts in 1..4_usize,
+    ) {
+        let rows: Vec<f32> = rows.iter().flat_map(|&(x, tie)| [x as f32, f32::from(tie)]).collect();
+        let sample: Vec<f32> = sample.iter().flat_map(|&(x, y)| [x, y]).collect();
+        let count = rows.len() / 2;
+        let mut brackets = Brackets::from_sample(&sample, 2, count, &qs).unwrap();
+        for pass in 0.. {
+            prop_assert!(pass < 7);
+            let mut counter = brackets.counter();
+            for part in rows.chunks(count.div_ceil(parts) * 2) {
+                let mut other = brackets.counter();
+                other.add(&brackets, part);
+                counter.merge(other);
+            }
+            if brackets.settle(counter).unwrap() {
+                break;
+            }
+        }
+        let bits = |answers: Vec<Vec<f32>>| -> Vec<u32> {
+            answers.concat().iter().map(|x| if x.is_nan() { 0 } else { x.to_bits() }).collect()
+        };
+        let want = quantiles(&rows, 2, &qs, 1, &Interrupt::never()).unwrap();
+        prop_assert_eq!(bits(brackets.quantiles()), bits(want));
+    }
+
+    #[test]
+    fn moments_keep_their_definition(
+        values in vec(-1e3_f64..1e3, 1..3000),
+        offset in prop_oneof![Just(0.0), Just(1e6)],
+        cut in 1..1000_usize,
+    ) {
+        let values: Vec<f64> = values.iter().map(|x| x + offset).collect();
+        let n = values.len() as f64;
+        let mean = offset + values.iter().map(|x| x - offset).sum::<f64>() / n;
+        let std = (values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n).sqrt();
+        let mut moments = Moments::new(1);
+        let mut rest = Moments::new(1);
+        moments.add(&values[..cut.min(values.len())]);
+        rest.add(&values[cut.min(values.len())..]);
+        moments.merge(rest);
+        let got = moments.summary().unwrap();
+        prop_assert!((got.mean[0] - mean).abs() < 1e-9);
+        prop_assert!((got.std[0] - std).abs() <= 1e-9 * (1.0 + std));
+        let (min, max) = (got.min[0], got.max[0]);
+        prop_assert!(values.contains(&min) && values.contains(&max));
+        prop_assert!(values.iter().all(|x| (min..=max).contains(x)));
+    }
+
+    #[test]
+    fn tables_and_searches_label_alike(
+        boundaries in vec(-50.0_f64..50.0, 10),
+        scale in prop_oneof![Just(0.5), Just(1.0), Just(7.3), Just(1e12)],
+        lengths in vec(-60..60_i64, 1..50),
+        far in any::<bool>(),
+    ) {
+        let mut row: [f64; 10] = boundaries.try_into().unwrap();
+        row.sort_by(f64::total_cmp);
+        let row = row.map(|b| b.round() * scale);
+        let tasks = if far { [i64::MIN, 5] } else { [4, 5] };
+        let labels =
+            bucketize(&lengths, &vec![5; lengths.len()], &tasks, &[row; 2], 1, &Interrupt::never());
+        let want: Vec<i64> = lengths
+            .iter()
+            .map(|&length| LABELS[searchsorted_right(&row, length as f64)])
+            .collect();
+        prop_assert_eq!(labels.unwrap(), want);
     }
 
     #[test]
