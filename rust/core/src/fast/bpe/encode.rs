@@ -186,14 +186,14 @@ impl Encoder {
 
     /// Appends the ids of a word.
     #[inline]
-    fn encode_word(&self, word: Word<'_>, work: &mut Work, ids: &mut Vec<i32>) {
+    fn encode_word(&self, word: Word<'_>, room: &mut Work, ids: &mut Vec<i32>) {
         let way = self.backtrack.as_ref();
-        if !way.is_some_and(|way| way.encode(word, &mut work.path, ids)) {
+        if !way.is_some_and(|way| way.encode(word, &mut room.path, ids)) {
             let atoms = word.text[word.start..word.end].iter();
             let tokens = atoms.map(|&atom| self.alphabet.token(atom));
-            work.tokens.clear();
-            work.merger.merge(&self.pairs, tokens, &mut work.tokens);
-            ids.extend(work.tokens.iter().map(|&token| self.ids[token as usize]));
+            room.tokens.clear();
+            room.merger.merge(&self.pairs, tokens, &mut room.tokens);
+            ids.extend(room.tokens.iter().map(|&token| self.ids[token as usize]));
         }
     }
 }

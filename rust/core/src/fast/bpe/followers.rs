@@ -5,7 +5,7 @@
 //! two questions have a bit each: may this pure token follow; and is there a way on, if exactly so
 //! many run symbols follow and then something else?
 
-use super::alphabet::{Atom, NONE};
+use super::alphabet::Atom;
 use super::neighbours::Table;
 use crate::fast::runs::Marks;
 
@@ -79,20 +79,20 @@ impl Followers {
             }
         }
         // The shorter the run, the sooner it is known whether a pure token leaves a way on.
-        let mut starts = vec![0_u64; LISTED];
+        let mut starts = vec![0];
         for length in 1..LISTED {
-            for (bit, &(taken, _)) in pure
-                .iter()
-                .enumerate()
-                .take_while(|(_, (taken, _))| *taken <= length)
-            {
-                let rest = (length - taken).min(BITS - 1);
-                let goes_on = rows[own(bit).row as usize].goes_on >> rest & 1;
-                starts[length] |= goes_on << bit;
+            let mut start = 0_u64;
+            for (bit, &(taken, token)) in pure.iter().enumerate() {
+                if taken <= length {
+                    let rest = (length - taken).min(BITS - 1);
+                    let row = rows[tokens[token as usize].row as usize];
+                    start |= (row.goes_on >> rest & 1) << bit;
+                }
             }
+            starts.push(start);
             if length < BITS - 1 {
                 for row in &mut rows {
-                    row.goes_on |= u64::from(row.pure & starts[length] != 0) << length;
+                    row.goes_on |= u64::from(row.pure & start != 0) << length;
                 }
             }
         }

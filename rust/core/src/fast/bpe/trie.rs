@@ -244,7 +244,7 @@ impl Grown {
                 continue;
             };
             let [first, last] = [first, last].map(usize::from);
-            let base = free.place(first, children.iter().map(|&(atom, _)| atom.into()));
+            let base = free.place(first, &children.iter().map(|&(atom, _)| atom.into()));
             let end = base + last + 1;
             if end > most {
                 return None;
@@ -290,7 +290,7 @@ impl Free {
     }
 
     /// A base, above 0, from which the slots of all `atoms` are free; the lowest is `first`.
-    fn place(&mut self, first: usize, atoms: impl Iterator<Item = usize> + Clone) -> usize {
+    fn place(&mut self, first: usize, atoms: &(impl Iterator<Item = usize> + Clone)) -> usize {
         let mut slot = self.from(first + 1);
         for _ in 0..PATIENCE {
             let base = slot - first;
