@@ -1,28 +1,36 @@
-//! The transform and its rounding.
+//! The transform, rounding, and the codec as a whole.
 #![allow(missing_docs, reason = "the macros of criterion document nothing")]
 #![allow(
     clippy::expect_used,
     reason = "inputs are right, or the bench is wrong"
 )]
 
+use std::fs;
 use std::hint::black_box;
+use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use vlaprep_benches::{DIMS, HORIZON, actions, criterion};
-use vlaprep_core::fast::{Dct, dct_quantize};
+use vlaprep_core::fast::{Codec, Dct, OnRange, Settings, Simd, Status, dct_quantize};
+use vlaprep_core::parallel::Interrupt;
 
-fn bench(c: &mut Criterion) {
+/// Dims of the tokenizer in `tests/golden/fast/arm7`.
+const ARM_DIMS: usize = 7;
+
+fn transform(c: &mut Criterion) {
     let chunks = actions(1024 * HORIZON);
     let quantize = || dct_quantize(black_box(&chunks), HORIZON, DIMS, 10.0);
     assert_eq!(quantize().expect("finite").len(), chunks.len());
     c.bench_function("dct_quantize/1024 x 50 x 14", |b| b.iter(quantize));
 
-    let dct = Dct::new(HORIZON);
     let chunk: Vec<f64> = chunks[..HORIZON * DIMS].iter().map(|&x| x.into()).collect();
     let mut coefficients = vec![0.0; chunk.len()];
-    c.bench_function("Dct::forward/50 x 14", |b| {
-        b.iter(|| dct.forward(black_box(&chunk), DIMS, &mut coefficients));
-    });
+    for (name, simd) in [("portable", Simd::portable()), ("detected", Simd::detect())] {
+        let dct = Dct::with(HORIZON, simd);
+        c.bench_function(&format!("Dct::forward/50 x 14, {name}"), |b| {
+            b.iter(|| dct.forward(black_box(&chunk), DIMS, &mut coefficients));
+        });
+    }
     // The transform is orthonormal: it keeps the sum of squares.
     let energy = |sum: f64, x: f64| sum + x * x;
     let before = chunk.iter().copied().fold(0.0, energy);
@@ -30,5 +38,44 @@ fn bench(c: &mut Criterion) {
     assert!((before - after).abs() < 1e-9 * before);
 }
 
-criterion_group! { name = benches; config = criterion(); targets = bench }
+fn codec(c: &mut Criterion) {
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/fast/arm7/processor");
+    let tokenizer = fs::read_to_string(folder.join("tokenizer.json")).expect("it is checked in");
+    let settings = Settings {
+        scale: 10.0,
+        min_token: -71,
+        max_token: Some(71),
+        time_horizon: Some(HORIZON),
+    };
+    let new = || Codec::new(Some(black_box(&tokenizer)), settings).expect("a FAST tokenizer");
+    c.bench_function("Codec::new/1024 entries", |b| b.iter(new));
+
+    let (codec, never) = (new(), Interrupt::never());
+    // Every chunk is another, as nothing is remembered; and all are as the fit's, in most symbols.
+    let chunks: Vec<f32> = actions(1024 * HORIZON)
+        .chunks(DIMS)
+        .flat_map(|step| step[..ARM_DIMS].iter().map(|x| 0.9 * x))
+        .collect();
+    let shape = (HORIZON, ARM_DIMS);
+    for count in [1, 256, 1024] {
+        let chunks = &chunks[..count * HORIZON * ARM_DIMS];
+        let encode = || codec.encode(black_box(chunks), shape, OnRange::Clamp, 1, &never);
+        let encoded = encode().expect("finite");
+        let decode = || {
+            let (ids, offsets) = (black_box(&encoded.ids), &encoded.offsets);
+            codec.decode(ids, offsets, shape, OnRange::Clamp, false)
+        };
+        let status = decode().expect("offsets as encoded").status;
+        assert!(status.iter().filter(|&&s| s == Status::Ok as u8).count() * 10 > count * 9);
+        c.bench_function(&format!("Codec::encode/{count} x 50 x 7"), |b| {
+            b.iter(encode)
+        });
+        c.bench_function(&format!("Codec::decode/{count} x 50 x 7"), |b| {
+            b.iter(decode)
+        });
+    }
+}
+
+criterion_group! { name = benches; config = criterion(); targets = transform, codec }
 criterion_main!(benches);

@@ -85,7 +85,7 @@ class ActionCodec:
     Examples
     --------
     >>> codec = ActionCodec.from_pretrained("tests/golden/fast/arm7/processor")
-    >>> chunks = np.sin(np.linspace(0, 2, 3 * 50 * 7)).reshape(3, 50, 7)
+    >>> chunks = 0.5 * np.sin(np.linspace(0, 9, 3 * 50 * 7)).reshape(3, 50, 7)
     >>> ids, offsets = codec.encode_batch(chunks)
     >>> actions, status = codec.decode_batch(ids, offsets)
     >>> bool(np.abs(actions - chunks).max() < 0.1), status.tolist()

@@ -2,8 +2,9 @@
 
 use super::bpe::Scratch;
 use super::codec::{Codec, Encoded};
-use super::dct::{Block, Dct, TakeRow};
-use super::quantize::ROUNDING;
+use super::dct::{Block, Dct, copy};
+use super::panel::LANES;
+use super::quantize::Round;
 use super::range::{Lost, OnRange, Outside, Report};
 use crate::{Error, Result};
 
@@ -31,7 +32,8 @@ impl Batch<'_> {
         let size = self.dct.horizon() * self.dims;
         let mut block = Block::new(self.dct.horizon(), self.dims);
         let most = block.most();
-        let mut symbols = vec![0; most.min(chunks.len() / size) * size];
+        let mut rows = vec![0; self.dct.horizon() * block.width(most)];
+        let mut symbols = vec![0; size + LANES];
         let mut scratch = Scratch::default();
         let mut part = Part {
             ids: Vec::with_capacity(chunks.len() / 8),
@@ -40,18 +42,23 @@ impl Batch<'_> {
         };
         part.offsets.push(0);
         for (first, chunks) in (0..).step_by(most).zip(chunks.chunks(most * size)) {
-            let symbols = &mut symbols[..chunks.len()];
-            let mut rounded = Rounded::new(self.codec, size, self.dims, symbols);
-            self.dct.block(&mut block, chunks, &mut rounded);
-            if !rounded.inside {
-                let outside = self.place_in_range(&block, first, symbols)?;
+            let count = chunks.len() / size;
+            let range = (self.codec.min_token as f64, self.codec.max_token as f64);
+            let zero = self.codec.min_token as u16;
+            let mut round = Round::new(self.codec.scale, range, zero, count * self.dims, &mut rows);
+            self.dct.block(&mut block, chunks, &mut round);
+            if !round.inside() {
+                let outside = self.place_in_range(&block, first, count, &mut rows)?;
                 part.report.add(Report {
                     outside: Some(outside),
                     lost: None,
                 });
             }
-            for symbols in symbols.chunks_exact(size) {
-                let lost = self.codec.write(symbols, &mut scratch, &mut part.ids);
+            for place in 0..count {
+                self.gather(&rows, (place, count), &mut symbols);
+                let lost = self
+                    .codec
+                    .write(&symbols[..size], &mut scratch, &mut part.ids);
                 part.offsets.push(part.ids.len() as i64);
                 if let Some(lowest) = lost {
                     let lost = Some(Lost { chunks: 1, lowest });
@@ -65,26 +72,41 @@ impl Batch<'_> {
         Some(part)
     }
 
+    /// Writes the symbols of one of `count` chunks side by side to `symbols`, which has room for a
+    /// vector more.
+    fn gather(&self, rows: &[u16], (place, count): (usize, usize), symbols: &mut [u16]) {
+        let (dims, width) = (self.dims, (count * self.dims).next_multiple_of(LANES));
+        for frequency in 0..self.dct.horizon() {
+            let row = &rows[frequency * width + place * dims..];
+            copy(row, &mut symbols[frequency * dims..], dims, |symbol| symbol);
+        }
+    }
+
     /// Writes the symbols of a block some of which lie outside the fitted range; nothing where a
-    /// coefficient is not finite. `first` is the number of its first chunk.
-    fn place_in_range(&self, block: &Block, first: usize, symbols: &mut [u16]) -> Option<Outside> {
-        let (size, dims) = (self.dct.horizon() * self.dims, self.dims);
-        let width = block.width(symbols.len() / size);
+    /// coefficient is not finite. `first` is the number of the first of `count` chunks.
+    fn place_in_range(
+        &self,
+        block: &Block,
+        first: usize,
+        count: usize,
+        rows: &mut [u16],
+    ) -> Option<Outside> {
+        let (dims, width) = (self.dims, block.width(count));
         let low = self.codec.min_token as f64;
         let last = (self.codec.max_token - self.codec.min_token) as f64;
         let largest = f64::from(self.codec.largest(self.on_range));
         let mut found: Option<Outside> = None;
-        for (place, symbols) in symbols.chunks_exact_mut(size).enumerate() {
+        for place in 0..count {
             let mut here = 0;
-            for (at, symbol) in symbols.iter_mut().enumerate() {
+            for at in 0..self.dct.horizon() * dims {
                 let (frequency, dim) = (at / dims, at % dims);
-                let coefficient = block.frequencies[frequency * width + place * dims + dim];
-                let rounded = (coefficient * self.codec.scale).round_ties_even();
+                let lane = frequency * width + place * dims + dim;
+                let rounded = (block.frequencies[lane] * self.codec.scale).round_ties_even();
                 if !rounded.is_finite() {
                     return None;
                 }
                 let wanted = rounded - low;
-                *symbol = wanted.clamp(0.0, largest) as u16;
+                rows[lane] = wanted.clamp(0.0, largest) as u16;
                 if !(0.0..=last).contains(&wanted) {
                     here += 1;
                     let outside = found.get_or_insert(Outside {
@@ -157,56 +179,5 @@ impl Part {
             offsets: self.offsets,
             warnings,
         })
-    }
-}
-
-/// Rounds coefficients to symbols.
-struct Rounded<'a> {
-    scale: f64,
-    low: f64,
-    high: f64,
-    /// What is to be taken from the low bits of a coefficient with [`ROUNDING`].
-    shift: u16,
-    size: usize,
-    dims: usize,
-    /// Whether all were in the fitted range so far, and all symbols right.
-    inside: bool,
-    symbols: &'a mut [u16],
-}
-
-impl<'a> Rounded<'a> {
-    fn new(codec: &Codec, size: usize, dims: usize, symbols: &'a mut [u16]) -> Self {
-        Self {
-            scale: codec.scale,
-            low: codec.min_token as f64,
-            high: codec.max_token as f64,
-            shift: codec.min_token as u16,
-            size,
-            dims,
-            inside: true,
-            symbols,
-        }
-    }
-}
-
-impl TakeRow for Rounded<'_> {
-    #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
-    fn take(&mut self, k: usize, row: &[f64]) {
-        let (scale, low, high, shift) = (self.scale, self.low, self.high, self.shift);
-        let mut inside = true;
-        let chunks = self.symbols.chunks_exact_mut(self.size);
-        for (symbols, row) in chunks.zip(row.chunks_exact(self.dims)) {
-            for (symbol, &coefficient) in symbols[k * self.dims..].iter_mut().zip(row) {
-                let shifted = coefficient * scale + ROUNDING;
-                let rounded = shifted - ROUNDING; // what is too large for this stays outside
-                inside &= rounded >= low && rounded <= high;
-                *symbol = (shifted.to_bits() as u16).wrapping_sub(shift);
-            }
-        }
-        self.inside &= inside;
     }
 }

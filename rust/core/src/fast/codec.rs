@@ -335,13 +335,7 @@ impl Codec {
                         rows.map(|row| &mut row[place * dims..]),
                     );
                 }
-                idct.block(&mut block, width);
-                for (place, actions) in actions.chunks_exact_mut(size).enumerate() {
-                    let rows = block.steps.chunks_exact(width);
-                    for (step, row) in actions.chunks_exact_mut(dims).zip(rows) {
-                        step.copy_from_slice(&row[place * dims..][..dims]);
-                    }
-                }
+                idct.block(&mut block, actions);
             }
         }
         Ok(Decoded { actions, status })

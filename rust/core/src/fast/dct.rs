@@ -15,6 +15,10 @@
 //! The dims of one step lie side by side, those of several chunks together, and the inner loops run
 //! over them: every number is made by the same operations in the same order whatever stands beside
 //! it, whatever the size of the batch and the CPU.
+#![allow(
+    clippy::inline_always,
+    reason = "kernels are compiled for each set of instructions"
+)]
 
 use super::cosine::Weights;
 use super::panel::{Consecutive, LANES, Listed, Panel};
@@ -166,15 +170,15 @@ impl Idct {
         self.plan.horizon
     }
 
-    /// Transforms the coefficients that stand in `block`, `width` lanes of them, into its steps.
+    /// Transforms the coefficients that stand in `block` into the chunks that `out` has room for.
     ///
     /// Frequencies that are zero in all lanes are passed by: they would add zeros.
-    pub(super) fn block(&self, block: &mut Block, width: usize) {
+    pub(super) fn block(&self, block: &mut Block, out: &mut [f64]) {
         debug_assert_eq!(block.horizon, self.horizon());
         self.simd.run(Backward {
             plan: &self.plan,
             block,
-            width,
+            out,
         });
     }
 }
@@ -230,24 +234,21 @@ impl Block {
 
     /// Lays chunks side by side; returns the lanes of a row.
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
     fn load<T: Copy + Into<f64>>(&mut self, chunks: &[T]) -> usize {
         let size = self.horizon * self.dims;
         let count = chunks.len() / size;
         debug_assert!(count > 0 && count <= self.most);
         let width = self.width(count);
-        if width != count * self.dims {
-            self.steps.fill(0.0);
-        }
-        for (first, chunk) in (0..).step_by(self.dims).zip(chunks.chunks_exact(size)) {
-            let rows = self.steps.chunks_exact_mut(width);
-            for (row, step) in rows.zip(chunk.chunks_exact(self.dims)) {
-                for (lane, &value) in row[first..].iter_mut().zip(step) {
-                    *lane = value.into();
-                }
+        let chunk = |place: usize| &chunks[place * size..];
+        for step in 0..self.horizon {
+            for place in 0..count {
+                let row = &mut self.steps[step * width + place * self.dims..];
+                copy(
+                    &chunk(place)[step * self.dims..],
+                    row,
+                    self.dims,
+                    Into::into,
+                );
             }
         }
         width
@@ -262,10 +263,6 @@ struct Keep<'a> {
 
 impl TakeRow for Keep<'_> {
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
     fn take(&mut self, k: usize, row: &[f64]) {
         self.coefficients[k * self.dims..][..self.dims].copy_from_slice(&row[..self.dims]);
     }
@@ -282,10 +279,6 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
     type Answer = ();
 
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
     fn run<const V: usize>(self) {
         let (plan, width) = (self.plan, self.block.load(self.chunks));
         let (steps, out) = (&mut self.block.steps, &mut self.block.frequencies);
@@ -311,19 +304,17 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
 struct Backward<'a> {
     plan: &'a Plan,
     block: &'a mut Block,
-    width: usize,
+    out: &'a mut [f64],
 }
 
 impl Kernel for Backward<'_> {
     type Answer = ();
 
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
     fn run<const V: usize>(self) {
-        let (plan, width) = (self.plan, self.width);
+        let (plan, horizon, dims) = (self.plan, self.block.horizon, self.block.dims);
+        let count = self.out.len() / (horizon * dims);
+        let width = self.block.width(count);
         let Block {
             steps,
             frequencies: rows,
@@ -344,15 +335,35 @@ impl Kernel for Backward<'_> {
             odd.multiply::<V>(&Listed { rows, width, terms }, steps, |r| n - half + r);
             fold(steps, *n, width);
         }
+        for (row, place) in (0..count).flat_map(|place| (0..horizon).map(move |t| (t, place))) {
+            let out = &mut self.out[(place * horizon + row) * dims..];
+            copy(&steps[row * width + place * dims..], out, dims, |value| {
+                value
+            });
+        }
+    }
+}
+
+/// Copies `count` values and, where both sides have room, up to a whole vector: that is quicker. So
+/// whoever copies one row after the other goes from low to high.
+#[inline(always)]
+pub(super) fn copy<S: Copy, T>(from: &[S], to: &mut [T], count: usize, convert: impl Fn(S) -> T) {
+    let whole = count.next_multiple_of(LANES);
+    if whole <= from.len() && whole <= to.len() {
+        let (from, _) = from[..whole].as_chunks::<LANES>();
+        let (to, _) = to[..whole].as_chunks_mut::<LANES>();
+        for (to, from) in to.iter_mut().zip(from) {
+            *to = from.map(&convert);
+        }
+    } else {
+        for (to, &from) in to[..count].iter_mut().zip(&from[..count]) {
+            *to = convert(from);
+        }
     }
 }
 
 /// Lists the columns whose row of `input` is not all zeros.
 #[inline(always)]
-#[allow(
-    clippy::inline_always,
-    reason = "compiled for each set of instructions"
-)]
 fn used(
     terms: &mut Vec<(usize, usize)>,
     input: &[f64],
@@ -374,10 +385,6 @@ fn used(
 /// Of the first `n` rows: each of the lower half becomes its sum with the one opposite, that one
 /// their difference. Twice the same thing with other words: it folds and unfolds.
 #[inline(always)]
-#[allow(
-    clippy::inline_always,
-    reason = "compiled for each set of instructions"
-)]
 fn fold(rows: &mut [f64], n: usize, width: usize) {
     let half = n / 2 * width;
     let (lower, upper) = rows[..n * width].split_at_mut(n.div_ceil(2) * width);
@@ -445,14 +452,12 @@ mod tests {
                     let mut block = Block::new(h, dims);
                     let mut rows = Vec::new();
                     Dct::with(h, simd).block(&mut block, &x, &mut All(&mut rows));
-                    let width = block.width(1);
-                    Idct::with(h, simd).block(&mut block, width);
-                    for (t, step) in x.chunks(dims).enumerate() {
-                        for (got, want) in block.steps[t * width..].iter().zip(step) {
-                            assert!((got - want).abs() < 1e-13, "H {h}, D {dims}, step {t}");
-                        }
+                    let mut back = vec![0.0; x.len()];
+                    Idct::with(h, simd).block(&mut block, &mut back);
+                    for (at, (got, want)) in back.iter().zip(&x).enumerate() {
+                        assert!((got - want).abs() < 1e-13, "H {h}, D {dims}, at {at}");
                     }
-                    rows.extend_from_slice(&block.steps);
+                    rows.extend_from_slice(&back);
                     rows.into_iter().map(f64::to_bits).collect::<Vec<_>>()
                 });
                 assert_eq!(runs[0], runs[1], "H {h}, D {dims}");

@@ -4,6 +4,10 @@
 //! `width` numbers side by side, the lanes. Four rows of the answer are computed at a time for a few
 //! lanes, so their sums stay in registers while the columns go by. The order of the sum is that of
 //! the columns, one product and one addition at a time.
+#![allow(
+    clippy::inline_always,
+    reason = "kernels are compiled for each set of instructions"
+)]
 
 /// Lanes come in whole vectors of so many.
 pub(super) const LANES: usize = 4;
@@ -43,10 +47,6 @@ impl Panel {
     /// Writes row `r` of the product with `input` to row `place(r)` of `out`, whose rows are as long
     /// as those of `input`.
     #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
     pub(super) fn multiply<const VECTORS: usize>(
         &self,
         input: &impl Rows,

@@ -137,17 +137,22 @@ impl<'a> Words<'a> {
     #[inline]
     fn run_of(&mut self, wanted: u8, mut at: usize) -> usize {
         let end = self.codes.len();
-        loop {
-            if self.run & CLASS == wanted {
-                let mark = self.marks.next(at, end);
-                self.met |= if mark > at { self.run } else { 0 };
-                at = mark;
+        if self.run & CLASS != wanted {
+            while at < end && self.class(at) == wanted {
+                at += 1;
             }
-            if at == end || self.class(at) != wanted {
-                return at;
-            }
-            at += 1;
+            return at;
         }
+        let (marks, mut others) = (self.marks, 0);
+        let stop = marks.walk(at, end, |mark| {
+            let same = self.class(mark) == wanted;
+            others += usize::from(same);
+            same
+        });
+        if stop - at > others {
+            self.met |= self.run; // it stands wherever nothing else does
+        }
+        stop
     }
 
     #[inline]

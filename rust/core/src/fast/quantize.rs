@@ -1,6 +1,11 @@
 //! From chunks to the integers that the tokenizer sees.
+#![allow(
+    clippy::inline_always,
+    reason = "kernels are compiled for each set of instructions"
+)]
 
-use super::dct::{Block, Dct, TakeRow};
+use super::dct::{Block, Dct, TakeRow, copy};
+use super::panel::LANES;
 use crate::{Error, Result};
 
 /// `round(DCT(chunk) · scale)` of every `(horizon, dims)` chunk of the row-major `chunks`, half to
@@ -31,54 +36,128 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
     let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
     let mut symbols = vec![0; chunks.len()];
     let most = block.most() * size;
+    let mut rows = vec![0; horizon * block.width(block.most())];
+    let range = (f64::from(i32::MIN), f64::from(i32::MAX));
     let blocks = chunks.chunks(most).zip(symbols.chunks_mut(most));
     for (first, (chunks, symbols)) in (0..).step_by(block.most()).zip(blocks) {
-        let mut round = Round {
-            scale,
-            size,
-            dims,
-            fits: true,
-            symbols,
-        };
+        let count = chunks.len() / size;
+        let mut round = Round::new(scale, range, 0, count * dims, &mut rows);
         dct.block(&mut block, chunks, &mut round);
-        if !round.fits {
+        if !round.inside() {
             return Err(unusable(&dct, chunks, first, dims, scale));
+        }
+        let width = block.width(count);
+        for (place, frequency) in
+            (0..count).flat_map(|place| (0..horizon).map(move |frequency| (place, frequency)))
+        {
+            let row = &rows[frequency * width + place * dims..];
+            copy(
+                row,
+                &mut symbols[(place * horizon + frequency) * dims..],
+                dims,
+                |symbol| symbol,
+            );
         }
     }
     Ok(symbols)
 }
 
 /// Added to a number below 2^51, it leaves the nearest whole number, half to even, in the low bits.
-pub(super) const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
+const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// Rounds coefficients to 32 bits.
-struct Round<'a> {
-    scale: f64,
-    size: usize,
-    dims: usize,
-    /// Whether all were numbers of 32 bits so far.
-    fits: bool,
-    symbols: &'a mut [i32],
+/// What coefficients are rounded to.
+pub(super) trait Symbol: Copy {
+    /// The low bits of a number to which [`ROUNDING`] was added.
+    fn from_bits(bits: u64) -> Self;
+    /// The difference modulo the range of the type.
+    fn less(self, other: Self) -> Self;
 }
 
-impl TakeRow for Round<'_> {
-    #[inline(always)]
-    #[allow(
-        clippy::inline_always,
-        reason = "compiled for each set of instructions"
-    )]
-    fn take(&mut self, k: usize, row: &[f64]) {
-        let (scale, mut fits) = (self.scale, true);
-        let chunks = self.symbols.chunks_exact_mut(self.size);
-        for (symbols, row) in chunks.zip(row.chunks_exact(self.dims)) {
-            for (symbol, &coefficient) in symbols[k * self.dims..].iter_mut().zip(row) {
-                let shifted = coefficient * scale + ROUNDING;
-                let rounded = shifted - ROUNDING; // what is too large for this stays too large
-                fits &= rounded >= f64::from(i32::MIN) && rounded <= f64::from(i32::MAX);
-                *symbol = shifted.to_bits() as i32;
-            }
+impl Symbol for i32 {
+    fn from_bits(bits: u64) -> Self {
+        bits as Self
+    }
+    fn less(self, other: Self) -> Self {
+        self.wrapping_sub(other)
+    }
+}
+
+impl Symbol for u16 {
+    fn from_bits(bits: u64) -> Self {
+        bits as Self
+    }
+    fn less(self, other: Self) -> Self {
+        self.wrapping_sub(other)
+    }
+}
+
+/// Rounds the coefficients of a block, rows and lanes as they come.
+pub(super) struct Round<'a, S> {
+    scale: f64,
+    range: (f64, f64),
+    zero: S,
+    /// Lanes of a row that hold chunks.
+    lanes: usize,
+    /// Zero in each lane while all coefficients were in range.
+    outside: [u64; LANES],
+    rows: &'a mut [S],
+}
+
+impl<'a, S: Symbol> Round<'a, S> {
+    /// Writes `coefficient * scale - zero` for all that is in the range before that subtraction.
+    pub(super) fn new(
+        scale: f64,
+        range: (f64, f64),
+        zero: S,
+        lanes: usize,
+        rows: &'a mut [S],
+    ) -> Self {
+        Self {
+            scale,
+            range,
+            zero,
+            lanes,
+            outside: [0; LANES],
+            rows,
         }
-        self.fits &= fits;
+    }
+
+    /// Whether all coefficients were in the range, and so all symbols are right.
+    pub(super) fn inside(&self) -> bool {
+        self.outside == [0; LANES]
+    }
+}
+
+impl<S: Symbol> TakeRow for Round<'_, S> {
+    #[inline(always)]
+    fn take(&mut self, k: usize, row: &[f64]) {
+        let (scale, (low, high), zero) = (self.scale, self.range, self.zero);
+        let shifted = |coefficient: f64| coefficient * scale + ROUNDING;
+        let symbol = |shifted: f64| S::from_bits(shifted.to_bits()).less(zero);
+        // What clamping changes lies outside. (What is too large for the shift stays too large; written
+        // so that a number that is none becomes a bound.)
+        let changes = |shifted: f64| {
+            let rounded = shifted - ROUNDING;
+            let above = if rounded > low { rounded } else { low };
+            let clamped = if above < high { above } else { high };
+            clamped.to_bits() ^ rounded.to_bits()
+        };
+        let out = &mut self.rows[k * row.len()..][..self.lanes];
+        let (fours, rest) = row[..self.lanes].as_chunks::<LANES>();
+        let (out, out_rest) = out.as_chunks_mut::<LANES>();
+        let mut outside = self.outside;
+        for (out, four) in out.iter_mut().zip(fours) {
+            let four = four.map(shifted);
+            for (outside, four) in outside.iter_mut().zip(four) {
+                *outside |= changes(four);
+            }
+            *out = four.map(symbol);
+        }
+        for (out, &coefficient) in out_rest.iter_mut().zip(rest) {
+            outside[0] |= changes(shifted(coefficient));
+            *out = symbol(shifted(coefficient));
+        }
+        self.outside = outside;
     }
 }
 

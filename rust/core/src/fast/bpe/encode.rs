@@ -1,17 +1,15 @@
 //! From symbols to ids.
 //!
-//! A word is encoded from left to right: take the longest token that fits the text and may follow the
-//! token before; if none may, that one was wrong: take it back and try a shorter one in its place. A
-//! text has one encoding only, and so has each of its beginnings: a place from which there was no way
-//! on is never tried again, and the work grows with the length of the text. Which token may follow
-//! which is in [`Neighbours`]; why that decides everything is said there.
+//! A text is cut into words; a word of symbols that are one atom each is encoded as it is, any other
+//! is spelt out first. Words are encoded by [`Backtrack`] where the vocabulary allows it, else by
+//! merging as it is defined.
 
 use super::alphabet::{Alphabet, Atom, NONE, atoms_of_entry};
+use super::backtrack::{Backtrack, Path, Word};
 use super::merge::Merger;
 use super::model::Model;
-use super::neighbours::{Making, Neighbours, Table};
+use super::neighbours::{Making, Neighbours};
 use super::pairs::{Merge, Pairs};
-use super::trie::Trie;
 use crate::fast::pretokenize::{CHARACTERS, UNEVEN, Words, class_of};
 use crate::fast::runs::Marks;
 
@@ -39,7 +37,7 @@ pub(crate) struct Encoder {
 pub(crate) struct Scratch {
     /// Places of a chunk that do not hold the run symbol.
     pub(crate) marks: Marks,
-    word: Spelt,
+    spelt: Spelt,
     work: Work,
 }
 
@@ -52,10 +50,9 @@ struct Spelt {
 
 #[derive(Debug, Default)]
 struct Work {
-    tokens: Vec<u32>,
-    /// Places of a word from which there is no way on.
-    dead: Marks,
+    path: Path,
     merger: Merger,
+    tokens: Vec<u32>,
 }
 
 impl Encoder {
@@ -118,7 +115,7 @@ impl Encoder {
         scratch: &mut Scratch,
         ids: &mut Vec<i32>,
     ) -> Option<u16> {
-        let Scratch { marks, word, work } = scratch;
+        let Scratch { marks, spelt, work } = scratch;
         let mut words = Words::new(symbols, marks, &self.symbols, self.run);
         let (mut start, mut lowest) = (0, None);
         while start < symbols.len() {
@@ -127,13 +124,24 @@ impl Encoder {
             } else {
                 words.rest(start)
             };
-            if uneven {
-                let lost = self.spell(symbols, marks, (start, end), word);
-                self.encode_word(&word.atoms, &word.marks, (0, word.atoms.len()), work, ids);
+            let word = if uneven {
+                let lost = self.spell(symbols, marks, (start, end), spelt);
                 lowest = [lowest, lost].into_iter().flatten().min();
+                Word {
+                    text: &spelt.atoms,
+                    marks: &spelt.marks,
+                    start: 0,
+                    end: spelt.atoms.len(),
+                }
             } else {
-                self.encode_word(symbols, marks, (start, end), work, ids);
-            }
+                Word {
+                    text: symbols,
+                    marks,
+                    start,
+                    end,
+                }
+            };
+            self.encode_word(word, work, ids);
             start = end;
         }
         lowest
@@ -146,12 +154,12 @@ impl Encoder {
         symbols: &[u16],
         marks: &Marks,
         (start, end): (usize, usize),
-        word: &mut Spelt,
+        spelt: &mut Spelt,
     ) -> Option<u16> {
         let Spelt {
             atoms,
             marks: atom_marks,
-        } = word;
+        } = spelt;
         atoms.clear();
         atom_marks.clear(3 * (end - start));
         let (mut at, mut lowest) = (start, None);
@@ -176,23 +184,16 @@ impl Encoder {
         lowest
     }
 
-    /// Appends the ids of the word `text[start..end]`.
+    /// Appends the ids of a word.
     #[inline]
-    fn encode_word(
-        &self,
-        text: &[Atom],
-        marks: &Marks,
-        place: (usize, usize),
-        work: &mut Work,
-        ids: &mut Vec<i32>,
-    ) {
+    fn encode_word(&self, word: Word<'_>, room: &mut Work, ids: &mut Vec<i32>) {
         let way = self.backtrack.as_ref();
-        if !way.is_some_and(|way| way.encode(text, marks, place, work, ids)) {
-            let atoms = text[place.0..place.1].iter();
+        if !way.is_some_and(|way| way.encode(word, &mut room.path, ids)) {
+            let atoms = word.text[word.start..word.end].iter();
             let tokens = atoms.map(|&atom| self.alphabet.token(atom));
-            work.tokens.clear();
-            work.merger.merge(&self.pairs, tokens, &mut work.tokens);
-            ids.extend(work.tokens.iter().map(|&token| self.ids[token as usize]));
+            room.tokens.clear();
+            room.merger.merge(&self.pairs, tokens, &mut room.tokens);
+            ids.extend(room.tokens.iter().map(|&token| self.ids[token as usize]));
         }
     }
 }
@@ -213,96 +214,4 @@ fn makings(tokens: &[Vec<Atom>], alphabet: &Alphabet, pairs: &Pairs) -> Vec<Maki
         }
     };
     (0..).zip(tokens).map(making).collect()
-}
-
-/// The tables of a vocabulary whose merges come in order; tokens are numbered by the rows of `table`.
-#[derive(Debug, Clone)]
-struct Backtrack {
-    tokens: Vec<Token>,
-    trie: Trie,
-    table: Table,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Token {
-    atoms: u32,
-    /// The longest of the shorter ones that this one begins with, or [`NONE`].
-    shorter: u32,
-    column: u32,
-    id: i32,
-}
-
-impl Backtrack {
-    fn new(tokens: &[Vec<Atom>], ids: &[i32], unit: &[Atom], found: Neighbours) -> Option<Self> {
-        let Neighbours {
-            rows,
-            columns,
-            table,
-        } = found;
-        let known = || rows.iter().zip(0..).filter(|&(&row, _)| row != NONE);
-        let (trie, shorter) = Trie::new(
-            known().map(|(&row, number): (_, usize)| (tokens[number].as_slice(), row)),
-            unit,
-        )?;
-        let mut numbers: Vec<(u32, usize)> = known().map(|(&row, number)| (row, number)).collect();
-        numbers.sort_unstable();
-        let token = |(&shorter, &(_, number)): (&u32, &(u32, usize))| Token {
-            atoms: tokens[number].len() as u32,
-            shorter,
-            column: columns[number],
-            id: ids[number],
-        };
-        Some(Self {
-            tokens: shorter.iter().zip(&numbers).map(token).collect(),
-            trie,
-            table,
-        })
-    }
-
-    /// Appends the ids of the word `text[start..end]`; false, and nothing appended, where there is no
-    /// way, which a word of the alphabet always has.
-    fn encode(
-        &self,
-        text: &[Atom],
-        marks: &Marks,
-        (start, end): (usize, usize),
-        work: &mut Work,
-        ids: &mut Vec<i32>,
-    ) -> bool {
-        let Work { tokens, dead, .. } = work;
-        tokens.clear();
-        let (mut at, mut any_dead) = (start, false);
-        while at < end {
-            let mut next = self.trie.longest(text, marks, at, end);
-            let accepted = loop {
-                if next == NONE {
-                    let Some(wrong) = tokens.pop() else {
-                        return false;
-                    };
-                    if !any_dead {
-                        dead.clear(end - start);
-                        any_dead = true;
-                    }
-                    dead.set(at - start);
-                    let wrong = self.tokens[wrong as usize];
-                    at -= wrong.atoms as usize;
-                    next = wrong.shorter;
-                    continue;
-                }
-                let token = self.tokens[next as usize];
-                let stop = at + token.atoms as usize;
-                let fits = tokens
-                    .last()
-                    .is_none_or(|&last| self.table.allows(last, token.column));
-                if fits && !(any_dead && stop < end && dead.get(stop - start)) {
-                    break stop;
-                }
-                next = token.shorter;
-            };
-            tokens.push(next);
-            at = accepted;
-        }
-        ids.extend(tokens.iter().map(|&token| self.tokens[token as usize].id));
-        true
-    }
 }

@@ -1,8 +1,10 @@
 //! Byte-pair encoding by the ranks of learnt merges.
 
 mod alphabet;
+mod backtrack;
 mod decode;
 mod encode;
+mod followers;
 mod merge;
 mod model;
 mod neighbours;

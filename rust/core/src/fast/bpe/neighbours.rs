@@ -17,16 +17,19 @@
 //! and number it top down: the `A` with a given `x` and `r` have consecutive numbers. So have the `B`
 //! in the tree of left parts. Each merge forbids a rectangle of the table.
 
+use std::collections::BTreeMap;
+
+use super::alphabet::NONE;
 use super::merge::Last;
 use super::pairs::Merge;
 
 /// The most tokens a table is made for: 8 MiB of bits.
 const MOST: usize = 8192;
 
-/// The table, and the numbers of tokens in it.
+/// The table, and where tokens stand in it; [`NONE`] for those that do not occur.
 #[derive(Debug, Clone)]
 pub(super) struct Neighbours {
-    /// By number in the vocabulary.
+    /// By number in the vocabulary. Tokens that have the same followers share a row.
     pub(super) rows: Vec<u32>,
     pub(super) columns: Vec<u32>,
     pub(super) table: Table,
@@ -41,6 +44,33 @@ pub(super) struct Table {
 }
 
 impl Table {
+    /// The row of the beginning of a word, which any token may follow.
+    pub(super) fn start(&self) -> u32 {
+        self.rows() as u32 - 1
+    }
+
+    /// How many rows there are.
+    pub(super) fn rows(&self) -> usize {
+        self.words.len() / self.stride
+    }
+
+    /// Makes one of equal rows, and adds one that forbids nothing; gives the new place of each.
+    fn share(&mut self) -> Vec<u32> {
+        let mut places: BTreeMap<&[u64], u32> = BTreeMap::new();
+        let mut words = Vec::new();
+        let share = |row| {
+            let next = places.len() as u32;
+            *places.entry(row).or_insert_with(|| {
+                words.extend_from_slice(row);
+                next
+            })
+        };
+        let shared = self.words.chunks(self.stride).map(share).collect();
+        words.resize(words.len() + self.stride, 0);
+        self.words = words;
+        shared
+    }
+
     /// Whether the token of `column` may follow that of `row`.
     #[inline]
     pub(super) fn allows(&self, row: u32, column: u32) -> bool {
@@ -99,7 +129,7 @@ impl Neighbours {
         }
         let lefts = Order::new(makings, |last| last.right);
         let rights = Order::new(makings, |last| last.left);
-        let stride = count.div_ceil(64);
+        let stride = count.div_ceil(64).max(1);
         let mut table = Table {
             stride,
             words: vec![0; count * stride],
@@ -110,8 +140,10 @@ impl Neighbours {
             let (top, bottom) = lefts.range(x, |age| age > born);
             (top..bottom).for_each(|row| table.forbid(row, first, end));
         }
+        let shared = table.share();
+        let row = |&place: &u32| shared.get(place as usize).copied().unwrap_or(NONE);
         Some(Self {
-            rows: lefts.places,
+            rows: lefts.places.iter().map(row).collect(),
             columns: rights.places,
             table,
         })
@@ -141,7 +173,7 @@ impl Order {
         for children in &mut below {
             children.sort_unstable_by(|a, b| b.cmp(a));
         }
-        let mut places = vec![u32::MAX; makings.len()];
+        let mut places = vec![NONE; makings.len()];
         let mut children: Vec<Vec<(u64, u32)>> = vec![Vec::new(); makings.len()];
         let mut next = 0;
         for root in roots {

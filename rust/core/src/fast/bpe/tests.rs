@@ -163,3 +163,47 @@ fn merges_as_training_writes_them_take_the_fast_way() {
         assert!(Encoder::new(&model, CHARACTERS[0]).backtracks());
     }
 }
+
+#[test]
+fn more_pure_tokens_than_a_word_has_bits() {
+    // a, aa, aaa, …: each longer by one than the one before, and some with b behind.
+    let mut entries = vec!["a".to_owned(), "b".to_owned()];
+    let mut merges = Vec::new();
+    for length in 2..90 {
+        let longest = entries
+            .iter()
+            .rposition(|entry| entry.bytes().all(|c| c == b'a'))
+            .unwrap();
+        entries.push("a".repeat(length));
+        merges.push([longest as u32, 0, entries.len() as u32 - 1]);
+        if length % 7 == 0 {
+            entries.push(format!("{}b", "a".repeat(length)));
+            merges.push([entries.len() as u32 - 2, 1, entries.len() as u32 - 1]);
+        }
+    }
+    for kept in [4, 60, 75, merges.len()] {
+        let count = merges[kept - 1][2] as usize + 1;
+        let model = Model {
+            split: false,
+            byte_level: true,
+            vocabulary: entries[..count].iter().cloned().zip(0..).collect(),
+            merges: merges[..kept].to_vec(),
+        };
+        let (a, b) = (u16::from(b'a'), u16::from(b'b'));
+        let encoder = Encoder::new(&model, a);
+        assert!(encoder.backtracks());
+        for length in [1, 2, 5, 13, 64, 65, 89, 90, 200, 1500] {
+            for text in [
+                vec![a; length],
+                [vec![b], vec![a; length], vec![b, b]].concat(),
+            ] {
+                let ids = encode(&encoder, &text, a, &mut Scratch::default());
+                assert_eq!(
+                    ids,
+                    by_definition(&model, &text),
+                    "{length} of {kept} merges"
+                );
+            }
+        }
+    }
+}

@@ -96,27 +96,50 @@ impl Trie {
     /// begins with its first atom.
     ///
     /// `marks` are the places of the text that are not part of a run.
+    /// Where runs are of one atom, `run` of them may be known to begin at `from`.
     #[inline]
-    pub(super) fn longest(&self, text: &[Atom], marks: &Marks, from: usize, end: usize) -> u32 {
+    pub(super) fn longest(
+        &self,
+        text: &[Atom],
+        marks: &Marks,
+        from: usize,
+        end: usize,
+        run: usize,
+    ) -> u32 {
         match *self.unit {
-            [atom] => self.walk_single(atom, text, marks, from, end),
+            [atom] => self.walk_single(atom, text, marks, (from, end), run),
             _ => self.walk(text, marks, from, end),
         }
     }
 
     /// Where runs are of one atom: the walk ends within a run or steps over all of it.
     #[inline]
-    fn walk_single(&self, run: Atom, text: &[Atom], marks: &Marks, from: usize, end: usize) -> u32 {
+    fn walk_single(
+        &self,
+        atom: Atom,
+        text: &[Atom],
+        marks: &Marks,
+        (from, end): (usize, usize),
+        mut run: usize,
+    ) -> u32 {
         let (mut node, mut at) = (ROOT, from);
-        while at < end {
-            if text[at] == run {
-                let after = marks.next(at, end);
-                let (steps, whole) = self.along(&mut node, after - at);
+        loop {
+            if run > 0 {
+                let (steps, whole) = self.along(&mut node, run);
                 if !whole || steps == 0 {
                     break;
                 }
-                at = after;
+                at += run;
+            }
+            if at == end {
+                break;
+            }
+            run = if text[at] == atom {
+                marks.next(at, end) - at
             } else {
+                0
+            };
+            if run == 0 {
                 match self.child(node, text[at]) {
                     Some(child) => node = child,
                     None => break,
@@ -221,7 +244,7 @@ impl Grown {
                 continue;
             };
             let [first, last] = [first, last].map(usize::from);
-            let base = free.place(first, children.iter().map(|&(atom, _)| atom.into()));
+            let base = free.place(first, &children.iter().map(|&(atom, _)| atom.into()));
             let end = base + last + 1;
             if end > most {
                 return None;
@@ -267,11 +290,14 @@ impl Free {
     }
 
     /// A base, above 0, from which the slots of all `atoms` are free; the lowest is `first`.
-    fn place(&mut self, first: usize, atoms: impl Iterator<Item = usize> + Clone) -> usize {
+    fn place(&mut self, first: usize, atoms: &(impl Iterator<Item = usize> + Clone)) -> usize {
         let mut slot = self.from(first + 1);
         for _ in 0..PATIENCE {
             let base = slot - first;
-            if atoms.clone().all(|atom| self.from(base + atom) == base + atom) {
+            if atoms
+                .clone()
+                .all(|atom| self.from(base + atom) == base + atom)
+            {
                 return base;
             }
             slot = self.from(slot + 1);
@@ -300,7 +326,7 @@ mod tests {
             }
             at += if run { unit.len() } else { 1 };
         }
-        match trie.longest(&codes, &marks, 0, codes.len()) {
+        match trie.longest(&codes, &marks, 0, codes.len(), 0) {
             NONE => String::new(),
             token => tokens[token as usize].to_owned(),
         }
