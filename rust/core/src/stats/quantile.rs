@@ -64,7 +64,9 @@ pub fn quantiles<T: Real>(
         sample.extend_from_slice(&values[row * dims..][..dims]);
     }
     let mut brackets = Brackets::from_sample(&sample, dims, rows, qs)?;
-    let pieces: Vec<&[T]> = values.chunks((PIECE / dims).max(1) * dims).collect();
+    // Each piece has a counter for each column: pieces of few rows would outweigh the rows.
+    let height = (PIECE / dims).max(FEW_ROWS);
+    let pieces: Vec<&[T]> = values.chunks(height * dims).collect();
     loop {
         let count = |piece: &&[T]| {
             let mut counter = brackets.counter();
