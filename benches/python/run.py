@@ -65,6 +65,7 @@ def preamble(config: Config, rounds: int) -> str:
     lengths, _ = lengths_and_tasks(config.episodes, config.tasks)
     packages = ["numpy", "scipy", "pyarrow", "tokenizers", "transformers"]
     packages += ["polars"] if peers.HAS_POLARS else []
+    packages += ["fastokens"] if peers.HAS_FASTOKENS else []
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     debug = "" if _native.__build__ == "release" else "**Not a release build: no times.** "
     text = (
@@ -74,7 +75,8 @@ def preamble(config: Config, rounds: int) -> str:
         "(`benches/python/peers.py`). A figure such as 3.0 (2.5 to 3.5) says how many times as "
         f"long as vlaprep that took: median, least and most of {rounds} pairs. All answers are "
         "compared before anything is timed. Memory is the peak over what the process held before. "
-        "BPE is the `tokenizers` package on both sides; vlaprep's fit also checks what it saved."
+        "Fits train by the `tokenizers` package on both sides; vlaprep's also checks what it saved. "
+        "Encoding is on one thread, but for the peers, whose BPE takes what there is."
     )
     machine = f"{_cpu()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, {versions}."
     return "\n\n".join(fill(part, 108, break_on_hyphens=False) for part in (text, machine))

@@ -67,12 +67,13 @@ fn codec(c: &mut Criterion) {
             codec.decode(ids, offsets, shape, OnRange::Clamp, false)
         };
         let status = decode().expect("offsets as encoded").status;
-        assert!(status.iter().filter(|&&s| s == Status::Ok as u8).count() * 10 > count * 9);
+        let bad = status.into_iter().filter(|&s| s != Status::Ok as u8);
+        assert!(bad.count() * 10 <= count);
         c.bench_function(&format!("Codec::encode/{count} x 50 x 7"), |b| {
-            b.iter(encode)
+            b.iter(encode);
         });
         c.bench_function(&format!("Codec::decode/{count} x 50 x 7"), |b| {
-            b.iter(decode)
+            b.iter(decode);
         });
     }
 }
