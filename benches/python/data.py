@@ -116,19 +116,20 @@ def lengths_and_tasks(episodes: int, tasks: int) -> tuple[NDArray[np.int64], NDA
     return length, rng.integers(0, tasks, episodes)
 
 
-def motion(rng: np.random.Generator, frames: int) -> NDArray[np.float32]:
-    """Positions of both arms in [-1, 1], shape (frames, 14)."""
+def motion(rng: np.random.Generator, frames: int, dims: int = DIMS) -> NDArray[np.float32]:
+    """Positions of both arms in [-1, 1], shape (frames, dims); the last of each is its gripper."""
     stretches = frames // 20 + 2
     frames_of = rng.integers(20, 70, stretches)
     stretch = np.repeat(np.arange(stretches), frames_of)[:frames]
     frame = np.arange(frames) - (np.cumsum(frames_of) - frames_of)[stretch]
     # The path of least jerk between two points at rest (Flash and Hogan 1985), then a pause.
     tau = np.minimum(frame / (0.7 * frames_of[stretch]), 1)[:, None]
-    points = rng.uniform(-0.98, 0.98, (stretches + 1, DIMS))
+    points = rng.uniform(-0.98, 0.98, (stretches + 1, dims))
     path = points[stretch] + (points[stretch + 1] - points[stretch]) * (
         tau**3 * (10 - 15 * tau + 6 * tau**2)
     )
-    path[:, DIMS // 2 - 1 :: DIMS // 2] = np.sign(points[stretch + 1, DIMS // 2 - 1 :: DIMS // 2])
+    grippers = slice(max(dims // 2 - 1, 1), None, max(dims // 2, 2))
+    path[:, grippers] = np.sign(points[stretch + 1, grippers])
     path += rng.normal(0, 0.002, path.shape)
     return np.asarray(path, dtype=np.float32)
 
@@ -140,10 +141,12 @@ def rows(count: int) -> NDArray[np.float32]:
     return np.concatenate(blocks)
 
 
-def chunks(count: int, seed: int = SEED) -> NDArray[np.float32]:
-    """Normalised action chunks, shape (count, CHUNK_SIZE, DIMS)."""
-    rows = motion(np.random.default_rng(seed), count * CHUNK_SIZE)
-    return np.clip(rows, -1, 1).reshape(count, CHUNK_SIZE, DIMS)
+def chunks(
+    count: int, seed: int = SEED, *, horizon: int = CHUNK_SIZE, dims: int = DIMS
+) -> NDArray[np.float32]:
+    """Normalised action chunks, shape (count, horizon, dims)."""
+    rows = motion(np.random.default_rng(seed), count * horizon, dims)
+    return np.clip(rows, -1, 1).reshape(count, horizon, dims)
 
 
 # ------------------------------------------------------------------------------------ files

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,14 @@ import scipy.fft
 from baseline import PERCENTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+
+HAS_FASTOKENS = importlib.util.find_spec("fastokens") is not None
+"""It is only for benches: where it is not installed they run without it."""
 
 
 def rank_sorted(lengths: Array, tasks: Array) -> tuple[Array, Array, Array]:
@@ -74,12 +81,34 @@ def quantiles_by_partition(x: Array) -> tuple[Array, Array]:
     return out[:, 0], out[:, 1]
 
 
-def dct_symbols_batched(chunks: Array, scale: float = 10.0) -> Array:
-    """All chunks in one SciPy call on all CPUs."""
-    coefficients = scipy.fft.dct(
-        chunks.astype(np.float64), axis=1, norm="ortho", workers=os.cpu_count()
-    )
+def dct_symbols_batched(chunks: Array, workers: int | None, scale: float = 10.0) -> Array:
+    """All chunks in one SciPy call."""
+    coefficients = scipy.fft.dct(chunks.astype(np.float64), axis=1, norm="ortho", workers=workers)
     return np.asarray(np.around(coefficients * scale), dtype=np.int32)
+
+
+def encode_texts(
+    encode: Callable[[list[str]], list[list[int]]], chunks: Array, min_token: int
+) -> list[list[int]]:
+    """SciPy on all CPUs, texts made by NumPy, one call of a BPE that has threads of its own."""
+    symbols = dct_symbols_batched(chunks, os.cpu_count()) - min_token
+    codes = symbols.astype("<u4").reshape(len(chunks), -1)
+    return encode([row.tobytes().decode("utf-32-le") for row in codes])
+
+
+def decode_texts(
+    decode: Callable[[list[list[int]]], list[str]],
+    ids: Array,
+    offsets: Array,
+    min_token: int,
+    shape: tuple[int, int],
+    scale: float = 10.0,
+) -> Array:
+    """One call of the BPE, texts read by NumPy, one inverse transform."""
+    texts = decode([ids[a:b].tolist() for a, b in itertools.pairwise(offsets.tolist())])
+    codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4").astype(np.float64)
+    coefficients = (codes + min_token).reshape(-1, *shape) / scale
+    return np.asarray(scipy.fft.idct(coefficients, axis=1, norm="ortho"))
 
 
 def gather_windows(rows: Array, first: Array, chunk_size: int) -> Array:

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING
 
 import bars
 import peer_files
+import peers
 from data import CHUNK_SIZE, DIMS, EPISODES, VARIANTS, Config, lengths_and_tasks
 from paired import FEW_ROUNDS, LONG, NUMPY, OURS, ROUNDS, measure
-from suite import MAX_ROUNDS, SUITE
+from suite import SUITE
+from suite_codec import MAX_ROUNDS
 from vlaprep import _native
 
 if TYPE_CHECKING:
@@ -76,6 +78,7 @@ def preamble(config: Config, rounds: int | None) -> str:
     lengths, _ = lengths_and_tasks(config.episodes, config.tasks)
     packages = ["numpy", "scipy", "pyarrow", "tokenizers", "transformers"]
     packages += ["polars"] if peer_files.HAS_POLARS else []
+    packages += ["fastokens"] if peers.HAS_FASTOKENS else []
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     smaller = "".join(
         f" ({name}: {config.of(name).episodes:,} episodes)"
@@ -93,7 +96,8 @@ def preamble(config: Config, rounds: int | None) -> str:
         "write (`peers.py`, `peer_files.py`). A figure such as 3.0 (2.5 to 3.5) says how many "
         f"times as long as vlaprep that took: median, least and most of {pairs}. All answers are "
         "compared before anything is timed. Memory is the peak over what the process held before. "
-        "BPE is the `tokenizers` package on both sides; vlaprep's fit also checks what it saved."
+        "Fits train by the `tokenizers` package on both sides; vlaprep's also checks its folder. "
+        "Encoding is on one thread, but for the peers, whose BPE takes what there is."
     )
     machine = f"{_cpu()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, {versions}."
     return "\n\n".join(fill(part, 108, break_on_hyphens=False) for part in (text, machine))

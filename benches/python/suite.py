@@ -19,6 +19,7 @@ import vlaprep
 from data import CHUNK_SIZE, DIMS, SEED, VARIANTS, Config, chunks, dataset, lengths_and_tasks
 from paired import NUMPY, OURS, Case, assert_equal
 from peer_files import Draws
+from suite_codec import decode, encode, encode_call
 from vlaprep.kernels import (
     bucketize,
     dct_quantize,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
+    Shape = tuple[int, int]
 
 PYARROW, POLARS = "pyarrow", "polars"
 STATISTICS = "pyarrow, row-group statistics"
@@ -47,9 +49,6 @@ PARTITION = "NumPy, one partition"
 """Sides that have a bar, in `bars.py`."""
 
 SAMPLE_ROWS = 1024 * CHUNK_SIZE
-MAX_ROUNDS = 20
-"""Encoding needs chunks it has not seen in each round: the tokenizer remembers words."""
-
 _NUMPY_HAS_OUR_QUANTILES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 # ------------------------------------------------------------------------------------- rows
@@ -268,41 +267,13 @@ def quantiles(of_sample: bool, config: Config) -> Case:
 def dct(config: Config) -> Case:
     batch = chunks(min(1024, config.episodes * 8))
     return Case(
-        f"DCT and rounding of {len(batch):,} chunks of {CHUNK_SIZE} x {DIMS}",
+        f"DCT and rounding of {len(batch):,} chunks of {CHUNK_SIZE} x {DIMS}, one thread",
         {
             NUMPY: lambda _: baseline.dct_symbols(batch),
             OURS: lambda _: dct_quantize(batch, 10.0),
-            "SciPy, one batch": lambda _: peers.dct_symbols_batched(batch),
+            "SciPy, one batch": lambda _: peers.dct_symbols_batched(batch, workers=1),
         },
         same=_same_symbols,
-    )
-
-
-def encode(config: Config) -> Case:
-    processor, batches = _fitted(config)
-    return Case(
-        f"encode {batches.shape[1]} unseen chunks of {CHUNK_SIZE} x {DIMS}",
-        {
-            NUMPY: lambda i: baseline.fast_encode(
-                processor.bpe_tokenizer, batches[i], processor.min_token
-            ),
-            OURS: lambda i: processor(batches[i]),
-        },
-    )
-
-
-def decode(config: Config) -> Case:
-    processor, batches = _fitted(config)
-    ids = [processor(batch) for batch in batches]
-    return Case(
-        f"decode {batches.shape[1]} chunks of {CHUNK_SIZE} x {DIMS}",
-        {
-            NUMPY: lambda i: baseline.fast_decode(
-                processor.bpe_tokenizer, ids[i], processor.min_token, DIMS
-            ),
-            OURS: lambda i: processor.decode(ids[i], time_horizon=CHUNK_SIZE, action_dim=DIMS),
-        },
-        same=partial(np.testing.assert_allclose, rtol=0, atol=1e-6),
     )
 
 
@@ -343,8 +314,15 @@ SUITE: Mapping[str, Callable[[Config], Case]] = {
     "rank-lists": rank_lists,
     "rank-dicts": rank_dicts,
     "rank-dropin": rank_dropin,
-    "encode": encode,
-    "decode": decode,
+    **{f"encode-{count}": partial(encode, count) for count in (1, 64, 256, 1024)},
+    "encode-1024-two-threads": partial(encode, 1024, threads=2),
+    "encode-call": encode_call,
+    **{f"decode-{count}": partial(decode, count) for count in (1, 256)},
+    **{
+        f"{job.__name__}-256-{horizon}x{dim}": partial(job, 256, shape=(horizon, dim))
+        for horizon, dim in ((10, 7), (16, 2), (100, 32))
+        for job in (encode, decode)
+    },
     **{f"job-speed-{variant}": partial(job_speed, variant) for variant in ("rec", "conv")},
     **{f"job-fit-{variant}": partial(job_fit, variant) for variant in ("rec", "conv")},
 }
@@ -375,16 +353,6 @@ def _all_actions(config: Config) -> Array:
 def _sampled_rows() -> Array:
     """As many rows as a fit normalises."""
     return chunks(SAMPLE_ROWS // CHUNK_SIZE).reshape(-1, DIMS)
-
-
-def _fitted(config: Config) -> tuple[Any, Array]:
-    """Fit a tokenizer; give it, and a batch a round of chunks all of whose symbols it has seen."""
-    train = chunks(min(1024, config.episodes * 32))
-    processor = vlaprep.FastActionProcessor.fit(train)
-    batch, batches = min(256, config.episodes), MAX_ROUNDS + 1
-    unseen = chunks(2 * batch * batches, seed=SEED + 1)
-    known = np.isin(dct_quantize(unseen, 10.0), dct_quantize(train, 10.0)).all(axis=(1, 2))
-    return processor, unseen[known][: batch * batches].reshape(batches, batch, CHUNK_SIZE, DIMS)
 
 
 # ------------------------------------------------------------------------------- answers

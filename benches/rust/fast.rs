@@ -67,8 +67,8 @@ fn codec(c: &mut Criterion) {
             codec.decode(ids, offsets, shape, OnRange::Clamp, false)
         };
         let status = decode().expect("offsets as encoded").status;
-        let good = status.iter().filter(|&&s| s == Status::Ok as u8);
-        assert!(good.map(|_| 1).sum::<usize>() * 10 > count * 9);
+        let bad = status.into_iter().filter(|&s| s != Status::Ok as u8);
+        assert!(bad.count() * 10 <= count);
         c.bench_function(&format!("Codec::encode/{count} x 50 x 7"), |b| {
             b.iter(encode);
         });
