@@ -20,6 +20,7 @@ from data import CHUNK_SIZE, DIMS, SEED, VARIANTS, Config, chunks, dataset, leng
 from paired import NUMPY, OURS, Case, assert_equal
 from peer_files import Draws
 from suite_codec import decode, encode, encode_call
+from vlaprep._native import Reader
 from vlaprep.kernels import (
     bucketize,
     dct_quantize,
@@ -61,6 +62,7 @@ def scan(variant: str, config: Config) -> Case:
         NUMPY: lambda _: baseline.read_actions(root),
         OURS: lambda _: _read_actions(root),
         PYARROW: lambda _: pyarrow(root),
+        "arrow-rs": lambda _: _read_by_arrow(root),
     }
     if peer_files.HAS_POLARS:
         sides[POLARS] = lambda _: peer_files.read_polars(root)
@@ -84,6 +86,13 @@ def _read_actions(root: Path, num_threads: int | None = None) -> tuple[Array, Ar
     opened = vlaprep.open_dataset(root, num_threads=num_threads)
     columns = opened.read(["episode_index", "action"])
     return columns["episode_index"], columns["action"]
+
+
+def _read_by_arrow(root: Path) -> tuple[Array, Array]:
+    """Our own reader, with every page left to the Arrow reader of the parquet crate."""
+    reader = Reader(root, engine="arrow")
+    ids, actions = reader.read(["episode_index", "action"], np.arange(len(reader.episodes()[0])))
+    return ids, actions
 
 
 def _pyarrow_reader(variant: str) -> Callable[..., tuple[Array, Array]]:
