@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from action_chunks import fitted, smooth
+from codec_workers import Batches, round_trip
 from vlaprep import ActionCodec, _native
 
 pytestmark = pytest.mark.filterwarnings(
@@ -34,24 +35,6 @@ def codec() -> ActionCodec:
     codec = ActionCodec(text, 10.0, 512, low, high, time_horizon=10, action_dim=3)
     codec.encode_batch(smooth(1000), num_threads=2)
     return codec
-
-
-class Batches:
-    """What a data loader asks for an item; it is a batch of ids and a mask."""
-
-    def __init__(self, codec: ActionCodec, chunks: np.ndarray) -> None:
-        self.codec, self.chunks = codec, chunks
-
-    def __len__(self) -> int:
-        return len(self.chunks) // 8
-
-    def __getitem__(self, item: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.codec.encode_padded(self.chunks[8 * item : 8 * item + 8], 40)
-
-
-def round_trip(codec: ActionCodec, chunks: np.ndarray) -> tuple[np.ndarray, ...]:
-    ids, offsets = codec.encode_batch(chunks)
-    return (ids, offsets, *codec.decode_batch(ids, offsets))
 
 
 def same(got: tuple[np.ndarray, ...], want: tuple[np.ndarray, ...]) -> bool:
