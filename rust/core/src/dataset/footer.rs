@@ -1,8 +1,8 @@
 //! Parquet footers: what the wanted columns need of them, and no more.
 //!
 //! A recording of 32,000 episodes has as many row groups, and its footers describe 200,000 column
-//! chunks: as structures in memory they take ten times the bytes they have on disk, and most of the
-//! time of an opening. So a footer stays what it was, bytes. One walk over them finds where each row
+//! chunks: as structures in memory they take several times the bytes they have on disk, and most of
+//! the time of an opening. So a footer stays what it was, bytes. One walk over them finds where each row
 //! group begins, holds every column chunk against the size of the file, and keeps the statistics of
 //! the id columns; the chunks of other columns are looked up when they are read.
 //!
