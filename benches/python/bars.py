@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from data import DIMS, Config, dataset, lengths_and_tasks
 from paired import NUMPY, OURS, rounds_for
-from suite import DRAWN, PARTITION, POLARS, PYARROW, STATISTICS
+from suite import DRAWN, PARTITION, POLARS, PYARROW, SCIPY, STATISTICS
+from suite_codec import FASTOKENS, TOKENIZERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -73,6 +74,16 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "quantile-51k": Bar({NUMPY: 2, PARTITION: 1.2}),
         "rank-arrays": Bar({NUMPY: 300, POLARS: 12}),
         "rank-lists": Bar({NUMPY: 20}),
+    },
+    "the codec": {
+        "encode-1": Bar({NUMPY: 10, FASTOKENS: 4}),
+        "encode-64": Bar({NUMPY: 12, FASTOKENS: 2.2}),
+        "encode-256": Bar({NUMPY: 13, FASTOKENS: 2.2}),
+        "encode-1024-two-threads": Bar({NUMPY: 22, FASTOKENS: 4.5}),
+        "encode-call": Bar({NUMPY: 8}),
+        "decode-1": Bar({NUMPY: 10, TOKENIZERS: 4}),
+        "decode-256": Bar({NUMPY: 25, TOKENIZERS: 4}),
+        "dct": Bar({NUMPY: 10, SCIPY: 1}),
     },
 }
 

@@ -47,6 +47,7 @@ PYARROW, POLARS = "pyarrow", "polars"
 STATISTICS = "pyarrow, row-group statistics"
 DRAWN = "pyarrow, drawn row groups"
 PARTITION = "NumPy, one partition"
+SCIPY = "SciPy, one batch"
 """Sides that have a bar, in `bars.py`."""
 
 SAMPLE_ROWS = 1024 * CHUNK_SIZE
@@ -280,7 +281,7 @@ def dct(config: Config) -> Case:
         {
             NUMPY: lambda _: baseline.dct_symbols(batch),
             OURS: lambda _: dct_quantize(batch, 10.0),
-            "SciPy, one batch": lambda _: peers.dct_symbols_batched(batch, workers=1),
+            SCIPY: lambda _: peers.dct_symbols_batched(batch, workers=1),
         },
         same=_same_symbols,
     )

@@ -24,14 +24,19 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
     Shape = tuple[int, int]
 
+FASTOKENS, TOKENIZERS = "fastokens", "tokenizers, one batch"
+
 MAX_ROUNDS = 20
 """Encoding needs chunks it has not seen in each round: some tokenizers remember words."""
+
+ROUND = 1024
+"""The most chunks of a round, in as many batches as it takes."""
 
 PLAIN = (CHUNK_SIZE, DIMS)
 
 
 def encode(count: int, config: Config, *, shape: Shape = PLAIN, threads: int = 1) -> Case:
-    """Batches of so many chunks; of one, as many in a row as make a time that can be taken."""
+    """Batches of so many chunks, as many in a row as make a time that can be taken."""
     fitted = _fitted(config, count, shape)
     processor, codec = fitted.processor, fitted.codec
     bpe, low = processor.bpe_tokenizer, processor.min_token
@@ -44,9 +49,9 @@ def encode(count: int, config: Config, *, shape: Shape = PLAIN, threads: int = 1
         OURS: each(partial(codec.encode_batch, num_threads=threads)),
     }
     if peers.HAS_FASTOKENS:
-        sides["fastokens"] = each(partial(_fastokens(fitted), min_token=low))
+        sides[FASTOKENS] = each(partial(_fastokens(fitted), min_token=low))
     if count > 1:
-        sides["tokenizers, one batch"] = each(
+        sides[TOKENIZERS] = each(
             lambda batch: peers.encode_texts(_of_package(bpe), batch, low)
         )
     words = f"encode {count:,} unseen chunk{'s' * (count > 1)} of {shape[0]} x {shape[1]}"
@@ -79,7 +84,7 @@ def decode(count: int, config: Config, *, shape: Shape = PLAIN) -> Case:
         {
             NUMPY: lambda i: [baseline.fast_decode(bpe, chunk, low, dim) for chunk in lists[i]],
             OURS: lambda i: [codec.decode_batch(*pair)[0] for pair in ids[i]],
-            "tokenizers, one batch": lambda i: [
+            TOKENIZERS: lambda i: [
                 peers.decode_texts(of_package, *pair, low, shape) for pair in ids[i]
             ],
         },
@@ -117,7 +122,8 @@ def _fitted(config: Config, count: int, shape: Shape = PLAIN) -> Fitted:
         time_horizon=shape[0],
         action_dim=shape[1],
     )
-    wanted = max(count, min(64, config.episodes)) // count * count * (MAX_ROUNDS + 1)
+    some = max(count, min(ROUND, config.episodes))
+    wanted = some // count * count * (MAX_ROUNDS + 1)
     found: list[Array] = []
     symbols = np.unique(dct_quantize(train, 10.0))
     for seed in itertools.count(SEED + 1):

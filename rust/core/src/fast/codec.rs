@@ -7,6 +7,7 @@ use super::batch::{Batch, Part};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
 use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
+use crate::memory::zeroed;
 use crate::parallel::{self, Interrupt};
 use crate::{Error, Result};
 
@@ -290,14 +291,12 @@ impl Codec {
             )));
         }
         let count = offsets.len() - 1;
-        let mut actions = Vec::new();
-        let length = count.saturating_mul(size);
-        if size > usize::MAX / 64 || actions.try_reserve_exact(length).is_err() {
-            return Err(Error::argument(format!(
+        let room = (size <= usize::MAX / 64).then(|| zeroed(count.saturating_mul(size)));
+        let mut actions = room.flatten().ok_or_else(|| {
+            Error::argument(format!(
                 "{count} chunks of {horizon} x {dims} do not fit into memory"
-            )));
-        }
-        actions.resize(length, 0.0);
+            ))
+        })?;
         let mut status = Vec::with_capacity(count);
         if count > 0 {
             let made;

@@ -6,6 +6,7 @@
 
 use super::dct::{Block, Dct, TakeRow, copy};
 use super::panel::LANES;
+use crate::memory::zeroed;
 use crate::{Error, Result};
 
 /// `round(DCT(chunk) · scale)` of every `(horizon, dims)` chunk of the row-major `chunks`, half to
@@ -34,7 +35,12 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
         )));
     }
     let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
-    let mut symbols = vec![0; chunks.len()];
+    let mut symbols = zeroed(chunks.len()).ok_or_else(|| {
+        Error::argument(format!(
+            "{} integers do not fit into memory",
+            chunks.len()
+        ))
+    })?;
     let most = block.most() * size;
     let mut rows = vec![0; horizon * block.width(block.most())];
     let range = (f64::from(i32::MIN), f64::from(i32::MAX));
