@@ -17,7 +17,7 @@ from paired import NUMPY, OURS, Case
 from vlaprep.kernels import dct_quantize
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -40,10 +40,7 @@ def encode(count: int, config: Config, *, shape: Shape = PLAIN, threads: int = 1
     fitted = _fitted(config, count, shape)
     processor, codec = fitted.processor, fitted.codec
     bpe, low = processor.bpe_tokenizer, processor.min_token
-
-    def each(call: Callable[[Array], Any]) -> Callable[[int], list[Any]]:
-        return lambda i: [call(batch) for batch in fitted.batches(i)]
-
+    each = partial(_each, fitted.batches)
     sides = {
         NUMPY: each(lambda batch: baseline.fast_encode(bpe, batch, low)),
         OURS: each(partial(codec.encode_batch, num_threads=threads)),
@@ -51,9 +48,7 @@ def encode(count: int, config: Config, *, shape: Shape = PLAIN, threads: int = 1
     if peers.HAS_FASTOKENS:
         sides[FASTOKENS] = each(partial(_fastokens(fitted), min_token=low))
     if count > 1:
-        sides[TOKENIZERS] = each(
-            lambda batch: peers.encode_texts(_of_package(bpe), batch, low)
-        )
+        sides[TOKENIZERS] = each(lambda batch: peers.encode_texts(_of_package(bpe), batch, low))
     words = f"encode {count:,} unseen chunk{'s' * (count > 1)} of {shape[0]} x {shape[1]}"
     words += ", two threads" * (threads == 2)
     return Case(words, sides, same=_same_ids)
@@ -63,12 +58,10 @@ def encode_call(config: Config) -> Case:
     fitted = _fitted(config, 1)
     processor = fitted.processor
     bpe, low = processor.bpe_tokenizer, processor.min_token
+    each = partial(_each, fitted.batches)
     return Case(
         f"processor(chunk) of one unseen chunk of {CHUNK_SIZE} x {DIMS}, lists out",
-        {
-            NUMPY: lambda i: [baseline.fast_encode(bpe, x, low) for x in fitted.batches(i)],
-            OURS: lambda i: [processor(x) for x in fitted.batches(i)],
-        },
+        {NUMPY: each(lambda x: baseline.fast_encode(bpe, x, low)), OURS: each(processor)},
     )
 
 
@@ -82,14 +75,33 @@ def decode(count: int, config: Config, *, shape: Shape = PLAIN) -> Case:
     return Case(
         f"decode {count} chunk{'s' * (count > 1)} of {horizon} x {dim}",
         {
-            NUMPY: lambda i: [baseline.fast_decode(bpe, chunk, low, dim) for chunk in lists[i]],
-            OURS: lambda i: [codec.decode_batch(*pair)[0] for pair in ids[i]],
-            TOKENIZERS: lambda i: [
-                peers.decode_texts(of_package, *pair, low, shape) for pair in ids[i]
-            ],
+            NUMPY: _each(lists.__getitem__, lambda x: baseline.fast_decode(bpe, x, low, dim)),
+            OURS: _each(ids.__getitem__, lambda pair: codec.decode_batch(*pair)[0]),
+            TOKENIZERS: _each(
+                ids.__getitem__,
+                lambda pair: peers.decode_texts(of_package, pair[0], pair[1], low, shape),
+            ),
         },
         same=partial(np.testing.assert_allclose, rtol=0, atol=1e-6),
     )
+
+
+def _each(
+    batches: Callable[[int], Iterable[Any]], call: Callable[[Any], Any]
+) -> Callable[[int], list[Any]]:
+    """Do all batches of a round; keep the answers of round 0, which are compared.
+
+    The others are let go one by one, as a training step does, so that memory is used again.
+    """
+
+    def run(number: int) -> list[Any]:
+        if number == 0:
+            return [call(batch) for batch in batches(number)]
+        for batch in batches(number):
+            call(batch)
+        return []
+
+    return run
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 use super::bpe::Scratch;
 use super::codec::{Codec, Encoded};
 use super::dct::{Block, Dct, copy};
-use super::panel::LANES;
+use super::lanes::LANES;
 use super::quantize::Round;
 use super::range::{Lost, OnRange, Outside, Report};
 use crate::{Error, Result};

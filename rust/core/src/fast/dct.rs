@@ -21,8 +21,8 @@
 )]
 
 use super::cosine::Weights;
-use super::panel::{Consecutive, LANES, Listed, Panel};
-use super::simd::{Kernel, Simd};
+use super::lanes::{Kernel, LANES, Lanes, Simd};
+use super::panel::{Consecutive, Listed, Panel};
 
 /// As many lanes as keep the rows of a common horizon in the fastest cache.
 const WIDTH: usize = 32;
@@ -186,7 +186,7 @@ impl Idct {
 /// Receives the coefficients of a block.
 pub(super) trait TakeRow {
     /// Takes those of frequency `k`, chunk after chunk; must be `#[inline(always)]`.
-    fn take(&mut self, k: usize, row: &[f64]);
+    fn take<L: Lanes>(&mut self, k: usize, row: &[f64]);
 }
 
 /// Room for chunks side by side: rows of lanes, one for each step and one for each frequency.
@@ -263,7 +263,7 @@ struct Keep<'a> {
 
 impl TakeRow for Keep<'_> {
     #[inline(always)]
-    fn take(&mut self, k: usize, row: &[f64]) {
+    fn take<L: Lanes>(&mut self, k: usize, row: &[f64]) {
         self.coefficients[k * self.dims..][..self.dims].copy_from_slice(&row[..self.dims]);
     }
 }
@@ -276,10 +276,8 @@ struct Forward<'a, T, R> {
 }
 
 impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
-    type Answer = ();
-
     #[inline(always)]
-    fn run<const V: usize>(self) {
+    fn run<L: Lanes, const V: usize>(self) {
         let (plan, width) = (self.plan, self.block.load(self.chunks));
         let (steps, out) = (&mut self.block.steps, &mut self.block.frequencies);
         for Stage {
@@ -288,15 +286,15 @@ impl<T: Copy + Into<f64>, R: TakeRow> Kernel for Forward<'_, T, R> {
             odd,
         } in &plan.stages
         {
-            fold(steps, *n, width);
+            fold::<L>(steps, *n, width);
             let rows = &steps[(n - n / 2) * width..];
-            odd.multiply::<V>(&Consecutive { rows, width }, out, |j| first * (2 * j + 1));
+            odd.multiply::<L, V>(&Consecutive { rows, width }, out, |j| first * (2 * j + 1));
         }
         let rows = &steps[..];
         plan.even
-            .multiply::<V>(&Consecutive { rows, width }, out, |j| plan.last * j);
+            .multiply::<L, V>(&Consecutive { rows, width }, out, |j| plan.last * j);
         for (k, row) in out.chunks_exact(width).enumerate().take(plan.horizon) {
-            self.take.take(k, row);
+            self.take.take::<L>(k, row);
         }
     }
 }
@@ -308,10 +306,8 @@ struct Backward<'a> {
 }
 
 impl Kernel for Backward<'_> {
-    type Answer = ();
-
     #[inline(always)]
-    fn run<const V: usize>(self) {
+    fn run<L: Lanes, const V: usize>(self) {
         let (plan, horizon, dims) = (self.plan, self.block.horizon, self.block.dims);
         let count = self.out.len() / (horizon * dims);
         let width = self.block.width(count);
@@ -323,7 +319,7 @@ impl Kernel for Backward<'_> {
         } = self.block;
         used(terms, rows, width, plan.even.columns(), |j| plan.last * j);
         plan.even
-            .multiply::<V>(&Listed { rows, width, terms }, steps, |t| t);
+            .multiply::<L, V>(&Listed { rows, width, terms }, steps, |t| t);
         for Stage {
             steps: n,
             first,
@@ -332,8 +328,8 @@ impl Kernel for Backward<'_> {
         {
             let half = n / 2;
             used(terms, rows, width, half, |j| first * (2 * j + 1));
-            odd.multiply::<V>(&Listed { rows, width, terms }, steps, |r| n - half + r);
-            fold(steps, *n, width);
+            odd.multiply::<L, V>(&Listed { rows, width, terms }, steps, |r| n - half + r);
+            fold::<L>(steps, *n, width);
         }
         for (row, place) in (0..count).flat_map(|place| (0..horizon).map(move |t| (t, place))) {
             let out = &mut self.out[(place * horizon + row) * dims..];
@@ -385,13 +381,16 @@ fn used(
 /// Of the first `n` rows: each of the lower half becomes its sum with the one opposite, that one
 /// their difference. Twice the same thing with other words: it folds and unfolds.
 #[inline(always)]
-fn fold(rows: &mut [f64], n: usize, width: usize) {
+fn fold<L: Lanes>(rows: &mut [f64], n: usize, width: usize) {
     let half = n / 2 * width;
     let (lower, upper) = rows[..n * width].split_at_mut(n.div_ceil(2) * width);
     let opposite = upper.chunks_exact_mut(width).rev();
     for (low, high) in lower[..half].chunks_exact_mut(width).zip(opposite) {
-        for (a, b) in low.iter_mut().zip(high) {
-            (*a, *b) = (*a + *b, *a - *b);
+        let ((low, _), (high, _)) = (low.as_chunks_mut(), high.as_chunks_mut());
+        for (low, high) in low.iter_mut().zip(high) {
+            let (a, b) = (L::of(low), L::of(high));
+            a.plus(b).put(low);
+            a.minus(b).put(high);
         }
     }
 }
@@ -407,7 +406,7 @@ mod tests {
     struct All<'a>(&'a mut Vec<f64>);
 
     impl TakeRow for All<'_> {
-        fn take(&mut self, _: usize, row: &[f64]) {
+        fn take<L: Lanes>(&mut self, _: usize, row: &[f64]) {
             self.0.extend_from_slice(row);
         }
     }

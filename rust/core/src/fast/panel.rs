@@ -9,8 +9,8 @@
     reason = "kernels are compiled for each set of instructions"
 )]
 
-/// Lanes come in whole vectors of so many.
-pub(super) const LANES: usize = 4;
+use super::lanes::{LANES, Lanes};
+
 /// Rows of an answer computed together.
 const ROWS: usize = 4;
 
@@ -47,7 +47,7 @@ impl Panel {
     /// Writes row `r` of the product with `input` to row `place(r)` of `out`, whose rows are as long
     /// as those of `input`.
     #[inline(always)]
-    pub(super) fn multiply<const VECTORS: usize>(
+    pub(super) fn multiply<L: Lanes, const VECTORS: usize>(
         &self,
         input: &impl Rows,
         out: &mut [f64],
@@ -64,15 +64,10 @@ impl Panel {
                 let vectors = ((width - lane) / LANES).min(VECTORS);
                 let place = |row| place(first + row) * width + lane;
                 let tile = Tile { band, lane, input };
-                match (self.rows - first, vectors) {
-                    (1, 1) => tile.fill::<1, 1>(out, place),
-                    (1, _) => tile.fill::<1, 2>(out, place),
-                    (2, 1) => tile.fill::<2, 1>(out, place),
-                    (2, _) => tile.fill::<2, 2>(out, place),
-                    (3, 1) => tile.fill::<3, 1>(out, place),
-                    (3, _) => tile.fill::<3, 2>(out, place),
-                    (_, 1) => tile.fill::<ROWS, 1>(out, place),
-                    _ => tile.fill::<ROWS, 2>(out, place),
+                let rows = self.rows - first;
+                match vectors {
+                    1 => tile.fill_rows::<L, 1>(rows, out, place),
+                    _ => tile.fill_rows::<L, 2>(rows, out, place),
                 }
                 lane += vectors * LANES;
             }
@@ -151,24 +146,45 @@ struct Tile<'a, I> {
 
 impl<I: Rows> Tile<'_, I> {
     #[inline(always)]
-    fn fill<const R: usize, const V: usize>(
+    fn fill_rows<L: Lanes, const V: usize>(
+        &self,
+        rows: usize,
+        out: &mut [f64],
+        place: impl Fn(usize) -> usize,
+    ) {
+        match rows {
+            1 => self.fill::<L, 1, V>(out, place),
+            2 => self.fill::<L, 2, V>(out, place),
+            3 => self.fill::<L, 3, V>(out, place),
+            _ => self.fill::<L, ROWS, V>(out, place),
+        }
+    }
+
+    #[inline(always)]
+    fn fill<L: Lanes, const R: usize, const V: usize>(
         &self,
         out: &mut [f64],
         place: impl Fn(usize) -> usize,
     ) {
-        let mut sums = [[[0.0; LANES]; V]; R];
+        let mut sums = [[L::all(0.0); V]; R];
         for (weights, row) in self.input.terms::<R>(self.band) {
-            let (values, _) = row[self.lane..self.lane + V * LANES].as_chunks::<LANES>();
-            for (sum, weight) in sums.iter_mut().zip(weights) {
-                for (sum, values) in sum.iter_mut().zip(values) {
-                    for (sum, value) in sum.iter_mut().zip(values) {
-                        *sum += weight * value;
-                    }
+            let (row, _) = row[self.lane..self.lane + V * LANES].as_chunks();
+            let mut values = [L::all(0.0); V];
+            for (value, four) in values.iter_mut().zip(row) {
+                *value = L::of(four);
+            }
+            for (sums, &weight) in sums.iter_mut().zip(weights) {
+                let weight = L::all(weight);
+                for (sum, &value) in sums.iter_mut().zip(&values) {
+                    *sum = sum.plus(weight.times(value));
                 }
             }
         }
-        for (row, sum) in sums.iter().enumerate() {
-            out[place(row)..][..V * LANES].copy_from_slice(sum.as_flattened());
+        for (row, sums) in sums.iter().enumerate() {
+            let (out, _) = out[place(row)..][..V * LANES].as_chunks_mut();
+            for (four, sum) in out.iter_mut().zip(sums) {
+                sum.put(four);
+            }
         }
     }
 }

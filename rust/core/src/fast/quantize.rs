@@ -5,7 +5,7 @@
 )]
 
 use super::dct::{Block, Dct, TakeRow, copy};
-use super::panel::LANES;
+use super::lanes::{LANES, Lanes};
 use crate::memory::zeroed;
 use crate::{Error, Result};
 
@@ -36,10 +36,7 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
     }
     let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
     let mut symbols = zeroed(chunks.len()).ok_or_else(|| {
-        Error::argument(format!(
-            "{} integers do not fit into memory",
-            chunks.len()
-        ))
+        Error::argument(format!("{} integers do not fit into memory", chunks.len()))
     })?;
     let most = block.most() * size;
     let mut rows = vec![0; horizon * block.width(block.most())];
@@ -71,29 +68,23 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
 /// Added to a number below 2^51, it leaves the nearest whole number, half to even, in the low bits.
 const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
 
-/// What coefficients are rounded to.
+/// What coefficients are rounded to: whole numbers, less `zero`, modulo their range.
 pub(super) trait Symbol: Copy {
-    /// The low bits of a number to which [`ROUNDING`] was added.
-    fn from_bits(bits: u64) -> Self;
-    /// The difference modulo the range of the type.
-    fn less(self, other: Self) -> Self;
+    /// The low bits of numbers to which [`ROUNDING`] was added.
+    fn four<L: Lanes>(shifted: L, zero: Self) -> [Self; LANES];
 }
 
 impl Symbol for i32 {
-    fn from_bits(bits: u64) -> Self {
-        bits as Self
-    }
-    fn less(self, other: Self) -> Self {
-        self.wrapping_sub(other)
+    #[inline(always)]
+    fn four<L: Lanes>(shifted: L, zero: Self) -> [Self; LANES] {
+        shifted.low_32().map(|low| low.wrapping_sub(zero))
     }
 }
 
 impl Symbol for u16 {
-    fn from_bits(bits: u64) -> Self {
-        bits as Self
-    }
-    fn less(self, other: Self) -> Self {
-        self.wrapping_sub(other)
+    #[inline(always)]
+    fn four<L: Lanes>(shifted: L, zero: Self) -> [Self; LANES] {
+        shifted.low_16(zero)
     }
 }
 
@@ -104,8 +95,7 @@ pub(super) struct Round<'a, S> {
     zero: S,
     /// Lanes of a row that hold chunks.
     lanes: usize,
-    /// Zero in each lane while all coefficients were in range.
-    outside: [u64; LANES],
+    inside: bool,
     rows: &'a mut [S],
 }
 
@@ -123,47 +113,61 @@ impl<'a, S: Symbol> Round<'a, S> {
             range,
             zero,
             lanes,
-            outside: [0; LANES],
+            inside: true,
             rows,
         }
     }
 
     /// Whether all coefficients were in the range, and so all symbols are right.
     pub(super) fn inside(&self) -> bool {
-        self.outside == [0; LANES]
+        self.inside
     }
 }
 
 impl<S: Symbol> TakeRow for Round<'_, S> {
     #[inline(always)]
-    fn take(&mut self, k: usize, row: &[f64]) {
-        let (scale, (low, high), zero) = (self.scale, self.range, self.zero);
-        let shifted = |coefficient: f64| coefficient * scale + ROUNDING;
-        let symbol = |shifted: f64| S::from_bits(shifted.to_bits()).less(zero);
-        // What clamping changes lies outside. (What is too large for the shift stays too large; written
-        // so that a number that is none becomes a bound.)
-        let changes = |shifted: f64| {
-            let rounded = shifted - ROUNDING;
-            let above = if rounded > low { rounded } else { low };
-            let clamped = if above < high { above } else { high };
-            clamped.to_bits() ^ rounded.to_bits()
+    fn take<L: Lanes>(&mut self, k: usize, row: &[f64]) {
+        let mut rounding = Rounding {
+            scale: L::all(self.scale),
+            low: L::all(self.range.0),
+            high: L::all(self.range.1),
+            outside: L::all(0.0),
         };
         let out = &mut self.rows[k * row.len()..][..self.lanes];
-        let (fours, rest) = row[..self.lanes].as_chunks::<LANES>();
-        let (out, out_rest) = out.as_chunks_mut::<LANES>();
-        let mut outside = self.outside;
+        let (fours, rest) = row[..self.lanes].as_chunks();
+        let (out, out_rest) = out.as_chunks_mut();
         for (out, four) in out.iter_mut().zip(fours) {
-            let four = four.map(shifted);
-            for (outside, four) in outside.iter_mut().zip(four) {
-                *outside |= changes(four);
-            }
-            *out = four.map(symbol);
+            *out = S::four(rounding.shifted(four), self.zero);
         }
-        for (out, &coefficient) in out_rest.iter_mut().zip(rest) {
-            outside[0] |= changes(shifted(coefficient));
-            *out = symbol(shifted(coefficient));
+        if let Some(&first) = rest.first() {
+            let mut four = [first; LANES]; // as good as any that is there
+            four[..rest.len()].copy_from_slice(rest);
+            let four = S::four(rounding.shifted(&four), self.zero);
+            out_rest.copy_from_slice(&four[..rest.len()]);
         }
-        self.outside = outside;
+        self.inside &= rounding.outside.is_clear();
+    }
+}
+
+struct Rounding<L> {
+    scale: L,
+    low: L,
+    high: L,
+    /// No bit is set while all was in range.
+    outside: L,
+}
+
+impl<L: Lanes> Rounding<L> {
+    /// Coefficients times the scale, with [`ROUNDING`] added.
+    #[inline(always)]
+    fn shifted(&mut self, coefficients: &[f64; LANES]) -> L {
+        let shift = L::all(ROUNDING);
+        let shifted = L::of(coefficients).times(self.scale).plus(shift);
+        // What clamping changes lies outside. What is too large for the shift stays too large.
+        let rounded = shifted.minus(shift);
+        let clamped = rounded.clamped(self.low, self.high);
+        self.outside = self.outside.or(clamped.unlike(rounded));
+        shifted
     }
 }
 
