@@ -55,7 +55,7 @@ impl Batch<'_> {
                 });
             }
             for place in 0..count {
-                self.gather(&rows, (place, count), &mut symbols);
+                gather(&rows, (place, count), self.dims, &mut symbols);
                 let lost = self
                     .codec
                     .write(&symbols[..size], &mut scratch, &mut part.ids);
@@ -70,16 +70,6 @@ impl Batch<'_> {
             }
         }
         Some(part)
-    }
-
-    /// Writes the symbols of one of `count` chunks side by side to `symbols`, which has room for a
-    /// vector more.
-    fn gather(&self, rows: &[u16], (place, count): (usize, usize), symbols: &mut [u16]) {
-        let (dims, width) = (self.dims, (count * self.dims).next_multiple_of(LANES));
-        for frequency in 0..self.dct.horizon() {
-            let row = &rows[frequency * width + place * dims..];
-            copy(row, &mut symbols[frequency * dims..], dims, |symbol| symbol);
-        }
     }
 
     /// Writes the symbols of a block some of which lie outside the fitted range; nothing where a
@@ -125,28 +115,48 @@ impl Batch<'_> {
         }
         found
     }
+}
 
-    /// Names the first value that is not finite; where all are, some coefficient overflows.
-    pub(super) fn unusable<T: Copy + Into<f64>>(&self, chunks: &[T]) -> Error {
-        let size = self.dct.horizon() * self.dims;
-        let values = || chunks.iter().map(|&value| value.into());
-        if let Some((at, value)) = values().enumerate().find(|(_, value)| !value.is_finite()) {
-            let value = if value.is_nan() {
-                "nan".into()
-            } else {
-                value.to_string()
-            };
-            let (chunk, step, dim) = (at / size, at % size / self.dims, at % self.dims);
-            return Error::argument(format!(
-                "actions hold {value} at chunk {chunk}, step {step}, dim {dim}: leave such chunks out"
-            ));
-        }
-        let largest = values().fold(0.0, |largest: f64, value| largest.max(value.abs()));
-        Error::argument(format!(
-            "actions up to {largest:e} overflow at scale {}: normalise",
-            self.codec.scale
-        ))
+/// Writes the symbols of one of `count` chunks of a block side by side to `symbols`, which has room
+/// for [`LANES`] more.
+pub(super) fn gather(
+    rows: &[u16],
+    (place, count): (usize, usize),
+    dims: usize,
+    symbols: &mut [u16],
+) {
+    let width = (count * dims).next_multiple_of(LANES);
+    for frequency in 0..(symbols.len() - LANES) / dims {
+        let row = &rows[frequency * width + place * dims..];
+        copy(row, &mut symbols[frequency * dims..], dims, |symbol| symbol);
     }
+}
+
+/// Names the first value that is not finite; where all are, some coefficient overflows. `first` is the
+/// number of the first chunk.
+pub(super) fn unusable<T: Copy + Into<f64>>(
+    chunks: &[T],
+    (horizon, dims): (usize, usize),
+    first: usize,
+    scale: f64,
+) -> Error {
+    let size = horizon * dims;
+    let values = || chunks.iter().map(|&value| value.into());
+    if let Some((at, value)) = values().enumerate().find(|(_, value)| !value.is_finite()) {
+        let value = if value.is_nan() {
+            "nan".into()
+        } else {
+            value.to_string()
+        };
+        let (chunk, step, dim) = (first + at / size, at % size / dims, at % dims);
+        return Error::argument(format!(
+            "actions hold {value} at chunk {chunk}, step {step}, dim {dim}: leave such chunks out"
+        ));
+    }
+    let largest = values().fold(0.0, |largest: f64, value| largest.max(value.abs()));
+    Error::argument(format!(
+        "actions up to {largest:e} overflow at scale {scale}: normalise"
+    ))
 }
 
 impl Part {

@@ -3,7 +3,7 @@
 //! A [`Codec`] never changes, so threads and forked processes may share it. What a call needs besides
 //! is made once for the call and used for all of its chunks.
 
-use super::batch::{Batch, Part};
+use super::batch::{Batch, Part, unusable};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
 use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
@@ -265,7 +265,7 @@ impl Codec {
         };
         match encoded {
             Some(part) => part.finish(self, on_range),
-            None => Err(batch.unusable(chunks)),
+            None => Err(unusable(chunks, (horizon, dims), 0, self.scale)),
         }
     }
 
@@ -363,7 +363,7 @@ impl Codec {
 }
 
 /// How many numbers a chunk has.
-fn size_of(horizon: usize, dims: usize) -> Result<usize> {
+pub(super) fn size_of(horizon: usize, dims: usize) -> Result<usize> {
     match horizon.checked_mul(dims) {
         Some(size) if size > 0 => Ok(size),
         _ => Err(Error::argument(format!(

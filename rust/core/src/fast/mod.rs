@@ -3,8 +3,10 @@
 mod batch;
 mod bpe;
 mod codec;
+mod corpus;
 mod cosine;
 mod dct;
+mod fit;
 mod lanes;
 mod panel;
 mod pretokenize;
@@ -13,9 +15,10 @@ mod range;
 mod runs;
 mod unicode;
 
-pub use bpe::Status;
+pub use bpe::{Status, Trained, Trainer, Words};
 pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
 pub use dct::{Dct, Idct};
+pub use fit::{Chunks, Fit, Fitted};
 pub use lanes::Simd;
 pub use quantize::dct_quantize;
 pub use range::OnRange;

@@ -45,6 +45,11 @@ const fn mark(classes: &mut [u8; CHARACTERS], ranges: &[(u16, u16)], class: u8) 
     }
 }
 
+/// The classes of all characters.
+pub(super) fn classes() -> &'static [u8] {
+    &CLASSES
+}
+
 /// The class of a character, below [`CHARACTERS`].
 pub(super) fn class_of(code: u16) -> u8 {
     CLASSES[usize::from(code)]

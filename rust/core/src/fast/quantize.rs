@@ -149,6 +149,65 @@ impl<S: Symbol> TakeRow for Round<'_, S> {
     }
 }
 
+/// The smallest and the largest coefficient.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Extremes {
+    low: [f64; LANES],
+    high: [f64; LANES],
+    /// Lanes of a row that hold chunks.
+    lanes: usize,
+    finite: bool,
+}
+
+impl Extremes {
+    /// Of no coefficients.
+    pub(super) fn new() -> Self {
+        Self {
+            low: [f64::INFINITY; LANES],
+            high: [f64::NEG_INFINITY; LANES],
+            lanes: 0,
+            finite: true,
+        }
+    }
+
+    /// To be told of rows with chunks in so many lanes.
+    pub(super) fn of(&mut self, lanes: usize) -> &mut Self {
+        self.lanes = lanes;
+        self
+    }
+
+    /// Both, if there were any and all were finite.
+    pub(super) fn get(&self) -> Option<(f64, f64)> {
+        let low = self.low.into_iter().fold(f64::INFINITY, f64::min);
+        let high = self.high.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        (self.finite && low <= high).then_some((low, high))
+    }
+}
+
+impl TakeRow for Extremes {
+    #[inline(always)]
+    fn take<L: Lanes>(&mut self, _: usize, row: &[f64]) {
+        let (least, most) = (L::all(f64::NEG_INFINITY), L::all(f64::INFINITY));
+        let (mut low, mut high, mut bad) = (L::of(&self.low), L::of(&self.high), L::all(0.0));
+        let mut take = |four: &[f64; LANES]| {
+            let four = L::of(four);
+            low = four.clamped(least, low);
+            high = four.clamped(high, most);
+            bad = bad.or(four.minus(four)); // zero, unless it is not finite
+        };
+        let (fours, rest) = row[..self.lanes].as_chunks();
+        fours.iter().for_each(&mut take);
+        if let Some(&first) = rest.first() {
+            let mut four = [first; LANES];
+            four[..rest.len()].copy_from_slice(rest);
+            take(&four);
+        }
+        low.put(&mut self.low);
+        high.put(&mut self.high);
+        self.finite &= bad.is_clear();
+    }
+}
+
 struct Rounding<L> {
     scale: L,
     low: L,

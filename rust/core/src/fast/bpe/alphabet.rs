@@ -35,6 +35,25 @@ pub(super) fn byte_of(character: char) -> Option<u8> {
     u8::try_from(byte).ok()
 }
 
+/// The character that stands for a byte in a byte-level vocabulary.
+pub(crate) fn character_of(byte: u8) -> char {
+    static CHARACTERS: [char; 256] = {
+        let mut characters = ['\0'; 256];
+        let mut code = 0;
+        while code < WRITTEN {
+            if BYTES[code] != Atom::MAX {
+                characters[BYTES[code] as usize] = match char::from_u32(code as u32) {
+                    Some(character) => character,
+                    None => unreachable!(),
+                };
+            }
+            code += 1;
+        }
+        characters
+    };
+    CHARACTERS[usize::from(byte)]
+}
+
 /// The atoms of an entry of the vocabulary; nothing where no text has such an atom.
 pub(super) fn atoms_of_entry(entry: &str, byte_level: bool) -> Option<Vec<Atom>> {
     let atom = |character: char| {
@@ -115,6 +134,7 @@ mod tests {
         for (character, byte) in [('!', b'!'), ('Ā', 0), ('Ġ', b' '), ('Ń', 0xAD), ('ÿ', 0xFF)]
         {
             assert_eq!(byte_of(character), Some(byte));
+            assert_eq!(character_of(byte), character);
         }
         assert_eq!(byte_of(' ').or(byte_of('ń')).or(byte_of('€')), None);
         assert_eq!(atoms_of_entry("aĠ", true), Some(vec![97, 32]));

@@ -11,9 +11,12 @@ mod neighbours;
 mod pairs;
 #[cfg(test)]
 mod tests;
+mod train;
 mod trie;
 
+pub(crate) use alphabet::character_of;
 pub(crate) use decode::Decoder;
 pub use decode::Status;
 pub(crate) use encode::{Encoder, Scratch};
 pub(crate) use model::Model;
+pub use train::{Trained, Trainer, Words};

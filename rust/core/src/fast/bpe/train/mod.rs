@@ -1,0 +1,191 @@
+//! Learning the merges of a byte-pair encoding from words with counts.
+//!
+//! Vocabulary, merges and their order are those of the trainer of the `tokenizers` package:
+//!
+//! ```text
+//! repeat  until the vocabulary is full, or no pair is frequent enough:
+//!     (a, b) = the most frequent pair of neighbours; of equal ones the smallest by numbers
+//!     put the token a‖b in place of a b in all words, from left to right
+//! ```
+//!
+//! How often a pair occurs is not counted anew: each merge tells what its neighbours lost and gained.
+//! Where a pair occurs is known, too, because a pair comes into being in one step, the one that makes
+//! the later of its two tokens. So a merge touches the places of its pair and nothing else.
+//!
+//! Most symbols of a FAST text are zeros, so a word is kept as [`runs`] of equal tokens: merging a
+//! pair of equal tokens halves a run in one step, however long it is.
+//!
+//! Now and then the joined text is a token already, made of other parts: `ab‖c` and `a‖bc`. The
+//! reference then takes the old token, and pairs of it may come up a second time, with what is left of
+//! their old counts. From there on its steps are followed one by one, in [`plain`].
+
+mod plain;
+mod queue;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use crate::parallel::Interrupt;
+use crate::{Error, Result};
+use plain::Plain;
+use runs::{Changes, Runs};
+
+/// Two neighbours, by their numbers in the vocabulary.
+type Pair = (u32, u32);
+
+/// Merges between two looks at whether the caller wants to stop.
+const PATIENCE: usize = 16;
+
+/// What a vocabulary is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trainer {
+    /// How many tokens it has at most; never fewer than the alphabet.
+    pub vocab_size: usize,
+    /// How often a pair must occur to be merged, 1 at least.
+    pub min_frequency: u64,
+    /// A merge that makes a token of so many characters or more is not taken up, unless both of its
+    /// parts are characters.
+    pub max_token_length: usize,
+}
+
+/// A vocabulary and how its tokens come about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trained {
+    /// The text of each token, by its id.
+    pub tokens: Vec<String>,
+    /// Ids of the two parts of each merge, the first one first.
+    pub merges: Vec<(u32, u32)>,
+}
+
+/// Words to learn from, over an alphabet that is known beforehand.
+#[derive(Debug, Clone)]
+pub struct Words {
+    alphabet: Vec<char>,
+    runs: Runs,
+}
+
+impl Words {
+    /// No words yet. Characters have their ids by their codes, whatever their order here.
+    #[must_use]
+    pub fn new(mut alphabet: Vec<char>) -> Self {
+        alphabet.sort_unstable();
+        alphabet.dedup();
+        Self {
+            alphabet,
+            runs: Runs::default(),
+        }
+    }
+
+    /// Characters of the alphabet.
+    #[must_use]
+    pub fn alphabet_size(&self) -> usize {
+        self.alphabet.len()
+    }
+
+    /// The id of a character of the alphabet.
+    #[must_use]
+    pub fn id(&self, character: char) -> Option<u32> {
+        let place = self.alphabet.binary_search(&character).ok()?;
+        Some(place as u32)
+    }
+
+    /// Adds a word, given by the ids of its characters, that occurs `count` times.
+    ///
+    /// # Panics
+    ///
+    /// In training, if an id is not one of the alphabet.
+    pub fn add(&mut self, word: impl Iterator<Item = u32>, count: u64) -> Result<()> {
+        self.runs.add(word, count)
+    }
+}
+
+impl Trainer {
+    /// Learns from words.
+    pub fn train(&self, words: Words, interrupt: &Interrupt<'_>) -> Result<Trained> {
+        let Words { alphabet, mut runs } = words;
+        let mut vocabulary = Vocabulary::new(&alphabet);
+        let (mut queue, mut changes, mut merges) = (runs.pairs(), Changes::default(), Vec::new());
+        while vocabulary.len() < self.vocab_size {
+            if merges.len().is_multiple_of(PATIENCE) {
+                interrupt.check()?;
+            }
+            let Some(number) = queue.pop(self.min_frequency) else {
+                break;
+            };
+            let pair = queue.pair(number);
+            let Ok(whole) = vocabulary.join(pair) else {
+                queue.give_back(number);
+                let plain = Plain::new(&runs, queue);
+                drop(runs);
+                return plain.train(self, vocabulary, merges, interrupt);
+            };
+            merges.push(pair);
+            let places = queue.take_places(number);
+            runs.merge(pair, whole, &places, &mut changes);
+            let fits = |other: u32| {
+                vocabulary.length(other) + vocabulary.length(whole) < self.max_token_length
+            };
+            changes.report(pair, whole, fits, &mut queue);
+        }
+        Ok(vocabulary.with(merges))
+    }
+}
+
+/// The tokens so far.
+#[derive(Debug)]
+struct Vocabulary {
+    tokens: Vec<String>,
+    /// Characters of each.
+    lengths: Vec<usize>,
+    known: BTreeMap<String, u32>,
+}
+
+impl Vocabulary {
+    fn new(alphabet: &[char]) -> Self {
+        let tokens: Vec<String> = alphabet.iter().copied().map(String::from).collect();
+        Self {
+            lengths: vec![1; tokens.len()],
+            known: tokens.iter().cloned().zip(0..).collect(),
+            tokens,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    fn length(&self, token: u32) -> usize {
+        self.lengths[token as usize]
+    }
+
+    /// The number of a new token, made of two; or that of an old one with the same text.
+    fn join(&mut self, (left, right): Pair) -> Result<u32, u32> {
+        let [left, right] = [left, right].map(|token| token as usize);
+        let text = format!("{}{}", self.tokens[left], self.tokens[right]);
+        if let Some(&old) = self.known.get(&text) {
+            return Err(old);
+        }
+        let number = self.tokens.len() as u32;
+        self.lengths.push(self.lengths[left] + self.lengths[right]);
+        self.known.insert(text.clone(), number);
+        self.tokens.push(text);
+        Ok(number)
+    }
+
+    /// The answer; of a pair that was merged twice the later time counts.
+    fn with(self, merges: Vec<Pair>) -> Trained {
+        let last: BTreeMap<Pair, usize> = merges.iter().copied().zip(0..).collect();
+        let merges = (0..).zip(merges).filter(|(rank, pair)| last[pair] == *rank);
+        Trained {
+            merges: merges.map(|(_, pair)| pair).collect(),
+            tokens: self.tokens,
+        }
+    }
+}
+
+/// More runs than can be numbered.
+fn too_many() -> Error {
+    Error::argument("too many different words to train on: draw fewer chunks")
+}

@@ -1,0 +1,361 @@
+//! Words as runs of equal tokens, linked from left to right.
+//!
+//! Neighbouring runs of a word hold different tokens. So a pair of different tokens stands where one
+//! run ends and the next begins, and a pair of equal ones within a run. A place of a pair is the run
+//! that its left token is in; places that hold the pair no more are told by looking.
+
+use super::queue::{Numbers, Queue};
+use super::{Pair, too_many};
+use crate::Result;
+
+/// No run.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    /// [`NONE`] once it is gone.
+    token: u32,
+    count: u32,
+    left: u32,
+    right: u32,
+    word: u32,
+}
+
+/// All words.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Runs {
+    runs: Vec<Run>,
+    /// How often each word occurs.
+    weights: Vec<i64>,
+}
+
+/// What one merge changed, gathered by the neighbour on either side.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Of pairs whose right token is merged.
+    before: Side,
+    /// Of pairs whose left token is merged.
+    after: Side,
+}
+
+/// By token: what its pair with the merged ones lost, and that with the new one gained.
+#[derive(Debug, Default)]
+struct Side {
+    cells: Vec<Cell>,
+    touched: Vec<u32>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Cell {
+    touched: bool,
+    lost: i64,
+    gained: i64,
+    places: Vec<u32>,
+}
+
+impl Runs {
+    /// Adds a word that occurs `count` times.
+    pub(super) fn add(&mut self, tokens: impl Iterator<Item = u32>, count: u64) -> Result<()> {
+        let first = self.runs.len();
+        let word = u32::try_from(self.weights.len()).map_err(|_| too_many())?;
+        for token in tokens {
+            match self.runs[first..].last_mut() {
+                Some(run) if run.token == token && run.count < u32::MAX => run.count += 1,
+                _ => {
+                    let at = u32::try_from(self.runs.len()).map_err(|_| too_many())?;
+                    self.runs.push(Run {
+                        token,
+                        count: 1,
+                        left: if at as usize == first { NONE } else { at - 1 },
+                        right: at + 1,
+                        word,
+                    });
+                }
+            }
+        }
+        match self.runs[first..] {
+            // No pair, nothing to learn.
+            [] | [Run { count: 1, .. }] => self.runs.truncate(first),
+            [.., ref mut last] => {
+                last.right = NONE;
+                self.weights.push(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+        Ok(())
+    }
+
+    /// All pairs of neighbours, with their counts and places.
+    pub(super) fn pairs(&self) -> Queue {
+        let mut numbers = Numbers::default();
+        let mut found: Vec<(Pair, i64, u32)> = Vec::new();
+        self.visit(|pair, _, count| {
+            let number = numbers.get(pair).unwrap_or_else(|| {
+                numbers.insert(pair, found.len() as u32);
+                found.push((pair, 0, 0));
+                found.len() as u32 - 1
+            });
+            let (_, total, places) = &mut found[number as usize];
+            *total = total.saturating_add(count);
+            *places += 1;
+        });
+        let room = found.iter().map(|&(_, _, count)| count as usize);
+        let mut places: Vec<Vec<u32>> = room.map(Vec::with_capacity).collect();
+        self.visit(|pair, at, _| {
+            if let Some(number) = numbers.get(pair) {
+                places[number as usize].push(at);
+            }
+        });
+        let mut queue = Queue::default();
+        for ((pair, count, _), places) in found.into_iter().zip(places) {
+            queue.push(pair, count, places);
+        }
+        queue
+    }
+
+    /// Calls `visit(pair, place, count)` for all pairs of neighbours.
+    fn visit(&self, mut visit: impl FnMut(Pair, u32, i64)) {
+        for (at, run) in (0..).zip(&self.runs) {
+            let weight = self.weights[run.word as usize];
+            if run.count > 1 {
+                let count = weight.saturating_mul(i64::from(run.count - 1));
+                visit((run.token, run.token), at, count);
+            }
+            if let Some(next) = self.runs.get(run.right as usize) {
+                visit((run.token, next.token), at, weight);
+            }
+        }
+    }
+
+    /// The words as tokens one after the other, with how often each occurs.
+    pub(super) fn words(&self) -> Vec<(Vec<u32>, i64)> {
+        let mut words: Vec<_> = self.weights.iter().map(|&w| (Vec::new(), w)).collect();
+        for head in &self.runs {
+            if head.token == NONE || head.left != NONE {
+                continue;
+            }
+            let next = |run: &&Run| self.runs.get(run.right as usize);
+            for run in std::iter::successors(Some(head), next) {
+                let tokens = &mut words[run.word as usize].0;
+                tokens.resize(tokens.len() + run.count as usize, run.token);
+            }
+        }
+        words
+    }
+
+    /// The word that a run is part of.
+    pub(super) fn word(&self, place: u32) -> u32 {
+        self.runs[place as usize].word
+    }
+
+    /// Puts the new token `whole` in place of a pair, from left to right in each word.
+    pub(super) fn merge(
+        &mut self,
+        (left, right): Pair,
+        whole: u32,
+        places: &[u32],
+        changes: &mut Changes,
+    ) {
+        changes.make_room(whole);
+        for &at in places {
+            let run = self.runs[at as usize];
+            if run.token != left {
+                continue;
+            }
+            if left == right {
+                if run.count > 1 {
+                    self.halve(at, run, whole, changes);
+                }
+            } else if let Some(&next) = self.runs.get(run.right as usize)
+                && next.token == right
+            {
+                self.join(at, (run, next), whole, changes);
+            }
+        }
+    }
+
+    /// `a a a a a` becomes `x x a`, where `a` is the token of the run at `at`.
+    fn halve(&mut self, at: u32, run: Run, whole: u32, changes: &mut Changes) {
+        let Changes { before, after } = changes;
+        let weight = self.weights[run.word as usize];
+        let (half, odd) = (run.count / 2, run.count % 2);
+        let made = if odd == 0 {
+            self.runs[at as usize] = Run {
+                token: whole,
+                count: half,
+                ..run
+            };
+            at
+        } else {
+            // The rest keeps its number, and so its place in the pair with what comes after it.
+            self.runs[at as usize].count = 1;
+            self.insert(run.left, at, (whole, half))
+        };
+        if let Some(neighbour) = self.runs.get(run.left as usize) {
+            before.replace(neighbour.token, weight, run.left);
+        }
+        before.cell(run.token).lost += weight * i64::from(half - 1 + odd);
+        if half > 1 {
+            before.cell(whole).gain(weight * i64::from(half - 1), made);
+        }
+        if run.count > 2 {
+            // A pair of the new token and the next `a` comes and goes while the run is merged: it was
+            // there, which the reference remembers.
+            after.cell(run.token).gain(weight * i64::from(odd), made);
+        }
+        if odd == 0
+            && let Some(neighbour) = self.runs.get(run.right as usize)
+        {
+            after.replace(neighbour.token, weight, made);
+        }
+    }
+
+    /// `a a b b` becomes `a x b`, where `a` and `b` are the tokens of the two runs.
+    fn join(&mut self, at: u32, (run, next): (Run, Run), whole: u32, changes: &mut Changes) {
+        let Changes { before, after } = changes;
+        let weight = self.weights[run.word as usize];
+        let follows = run.right;
+        let previous = self.runs.get(run.left as usize).map(|run| run.token);
+        if run.count > 1 {
+            before.replace(run.token, weight, at);
+        } else if previous == Some(whole) {
+            after.cell(run.token).gained -= weight;
+        } else if let Some(previous) = previous {
+            before.replace(previous, weight, run.left);
+        }
+        // What is left of `b` keeps its number, and so its place in the pair with what comes after it.
+        let made = if run.count == 1 && previous == Some(whole) {
+            self.runs[run.left as usize].count += 1;
+            self.remove(at);
+            self.shorten(follows);
+            let made = run.left;
+            let first = self.runs[made as usize].count == 2;
+            let cell = before.cell(whole);
+            cell.gained += weight;
+            if first {
+                cell.places.push(made);
+            }
+            made
+        } else if run.count == 1 {
+            let here = &mut self.runs[at as usize];
+            here.token = whole;
+            self.shorten(follows);
+            at
+        } else {
+            self.runs[at as usize].count -= 1;
+            if next.count == 1 {
+                self.runs[follows as usize].token = whole;
+                follows
+            } else {
+                self.runs[follows as usize].count -= 1;
+                self.insert(at, follows, (whole, 1))
+            }
+        };
+        if next.count > 1 {
+            after.replace(next.token, weight, made);
+        } else if let Some(neighbour) = self.runs.get(next.right as usize) {
+            after.replace(neighbour.token, weight, made);
+        }
+    }
+
+    /// Takes one token off a run, from its left.
+    fn shorten(&mut self, at: u32) {
+        let run = &mut self.runs[at as usize];
+        run.count -= 1;
+        if run.count == 0 {
+            self.remove(at);
+        }
+    }
+
+    /// Puts a new run between two neighbours, the left of which there may not be.
+    fn insert(&mut self, left: u32, right: u32, (token, count): (u32, u32)) -> u32 {
+        let at = self.runs.len() as u32;
+        self.runs.push(Run {
+            token,
+            count,
+            left,
+            right,
+            word: self.runs[right as usize].word,
+        });
+        self.runs[right as usize].left = at;
+        if let Some(neighbour) = self.runs.get_mut(left as usize) {
+            neighbour.right = at;
+        }
+        at
+    }
+
+    fn remove(&mut self, at: u32) {
+        let Run { left, right, .. } = self.runs[at as usize];
+        self.runs[at as usize].token = NONE;
+        if let Some(neighbour) = self.runs.get_mut(left as usize) {
+            neighbour.right = right;
+        }
+        if let Some(neighbour) = self.runs.get_mut(right as usize) {
+            neighbour.left = left;
+        }
+    }
+}
+
+impl Changes {
+    /// Makes room for all tokens up to the new one.
+    fn make_room(&mut self, whole: u32) {
+        for side in [&mut self.before, &mut self.after] {
+            side.cells.resize(whole as usize + 1, Cell::default());
+        }
+    }
+
+    /// Hands over what was gathered of merging a pair; new pairs only where the other token `fits`.
+    pub(super) fn report(
+        &mut self,
+        (left, right): Pair,
+        whole: u32,
+        fits: impl Fn(u32) -> bool,
+        queue: &mut Queue,
+    ) {
+        let sides = [(&mut self.before, true), (&mut self.after, false)];
+        for (side, is_before) in sides {
+            for &token in &side.touched {
+                let cell = std::mem::take(&mut side.cells[token as usize]);
+                let (old, new) = if is_before {
+                    ((token, left), (token, whole))
+                } else {
+                    ((right, token), (whole, token))
+                };
+                if cell.lost != 0 {
+                    queue.lower(old, cell.lost);
+                }
+                if cell.gained > 0 && fits(token) {
+                    queue.push(new, cell.gained, cell.places);
+                }
+            }
+            side.touched.clear();
+        }
+    }
+}
+
+impl Side {
+    #[inline]
+    fn cell(&mut self, token: u32) -> &mut Cell {
+        let cell = &mut self.cells[token as usize];
+        if !cell.touched {
+            cell.touched = true;
+            self.touched.push(token);
+        }
+        cell
+    }
+
+    /// The pair with `token` becomes one with the new token, at `place`.
+    #[inline]
+    fn replace(&mut self, token: u32, weight: i64, place: u32) {
+        let cell = self.cell(token);
+        cell.lost += weight;
+        cell.gain(weight, place);
+    }
+}
+
+impl Cell {
+    #[inline]
+    fn gain(&mut self, weight: i64, place: u32) {
+        self.gained += weight;
+        self.places.push(place);
+    }
+}

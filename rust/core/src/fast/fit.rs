@@ -1,0 +1,322 @@
+//! Fitting a tokenizer: from chunks to a vocabulary in one pass over each chunk's symbols.
+//!
+//! A first pass finds the smallest and the largest coefficient, because the symbols count from the
+//! smallest. A second one transforms again, rounds, cuts each chunk into words and counts these: that
+//! is cheaper than to keep the symbols of all chunks. What is kept are the different words.
+
+use super::batch::{gather, unusable};
+use super::bpe::{Trained, Trainer, Words, character_of};
+use super::codec::size_of;
+use super::corpus::Corpus;
+use super::dct::{Block, Dct};
+use super::lanes::LANES;
+use super::pretokenize;
+use super::quantize::{Extremes, Round};
+use super::range::LARGEST;
+use super::runs::Marks;
+use crate::parallel::{self, Interrupt};
+use crate::{Error, Result};
+
+/// Blocks of chunks between two looks at whether the caller wants to stop.
+const PATIENCE: usize = 64;
+
+/// What a fit is to be.
+#[derive(Debug, Clone, Copy)]
+pub struct Fit {
+    /// Quantisation steps per unit of a coefficient.
+    pub scale: f64,
+    /// What the vocabulary is to be.
+    pub trainer: Trainer,
+    /// Allows a vocabulary of more than `vocab_size` where the alphabet alone has more, as the
+    /// published class does.
+    pub compatible: bool,
+}
+
+/// Row-major `(count, horizon, dims)` chunks.
+#[derive(Debug, Clone, Copy)]
+pub struct Chunks<'a, T> {
+    /// All values.
+    pub values: &'a [T],
+    /// Steps of a chunk.
+    pub horizon: usize,
+    /// Dims of a step.
+    pub dims: usize,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Fitted {
+    /// The smallest coefficient.
+    pub min_token: i64,
+    /// The largest coefficient.
+    pub max_token: i64,
+    /// The vocabulary, byte-level, of words as GPT-2 cuts them.
+    pub trained: Trained,
+}
+
+impl Fit {
+    /// Fits on blocks of chunks, of any shapes.
+    ///
+    /// The answer does not depend on the order of chunks or on the number of threads.
+    pub fn run<T: Copy + Into<f64> + Sync>(
+        &self,
+        blocks: &[Chunks<'_, T>],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Fitted> {
+        if !(self.scale.is_finite() && self.scale > 0.0) {
+            return Err(Error::argument(format!(
+                "scale is {}, it must be a positive number",
+                self.scale
+            )));
+        }
+        let range = self.range(blocks, threads, interrupt)?;
+        let corpus = self.count(blocks, range, threads, interrupt)?;
+        let (min_token, max_token) = (range.0 as i64, range.1 as i64);
+        let words = self.words(&corpus, (min_token, max_token))?;
+        drop(corpus);
+        Ok(Fitted {
+            min_token,
+            max_token,
+            trained: self.trainer.train(words, interrupt)?,
+        })
+    }
+
+    /// The smallest and the largest rounded coefficient.
+    fn range<T: Copy + Into<f64> + Sync>(
+        &self,
+        blocks: &[Chunks<'_, T>],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<(f64, f64)> {
+        let parts = parts(blocks, threads)?;
+        let extremes = parallel::map(&parts, threads, interrupt, |part| {
+            let mut extremes = Extremes::new();
+            part.transform(interrupt, |block, dct, chunks, lanes, _| {
+                dct.block(block, chunks, extremes.of(lanes));
+                Ok(())
+            })?;
+            let rounded = |c: f64| (c * self.scale).round_ties_even();
+            match extremes
+                .get()
+                .map(|(low, high)| (rounded(low), rounded(high)))
+            {
+                Some((low, high)) if low.is_finite() && high.is_finite() => Ok((low, high)),
+                _ => {
+                    let Chunks {
+                        values,
+                        horizon,
+                        dims,
+                    } = part.chunks;
+                    Err(unusable(values, (horizon, dims), part.first, self.scale))
+                }
+            }
+        })?;
+        let ends = extremes.into_iter().collect::<Result<Vec<_>>>()?;
+        let range = ends
+            .into_iter()
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+            .ok_or_else(|| Error::argument("no action chunk to fit on"))?;
+        let (span, most) = (
+            range.1 - range.0,
+            self.trainer.vocab_size.min(LARGEST.into()),
+        );
+        if span > most as f64 {
+            return Err(Error::Vocabulary(format!(
+                "coefficients from {} to {}, a range of {span} at scale {}, do not fit into \
+                 vocab_size {} (or {LARGEST} characters): normalise the actions to about [-1, 1], \
+                 lower scale or raise vocab_size",
+                range.0, range.1, self.scale, self.trainer.vocab_size
+            )));
+        }
+        Ok(range)
+    }
+
+    /// The words of all chunks.
+    fn count<T: Copy + Into<f64> + Sync>(
+        &self,
+        blocks: &[Chunks<'_, T>],
+        range: (f64, f64),
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Corpus> {
+        let parts = parts(blocks, threads)?;
+        // Most coefficients are 0; where that is no symbol, most are at the nearer end.
+        let run = (-range.0).clamp(0.0, range.1 - range.0) as u16;
+        let zero = range.0 as i64 as u16;
+        let corpora = parallel::map(&parts, threads, interrupt, |part| {
+            let (mut corpus, mut cutter) = (Corpus::default(), Cutter::new(run));
+            let dims = part.chunks.dims;
+            part.transform(interrupt, |block, dct, chunks, lanes, rows| {
+                let mut round = Round::new(self.scale, range, zero, lanes, rows);
+                dct.block(block, chunks, &mut round);
+                let count = lanes / dims;
+                for place in 0..count {
+                    let symbols = cutter.room(dct.horizon() * dims);
+                    gather(rows, (place, count), dims, symbols);
+                    cutter.count(&mut corpus)?;
+                }
+                Ok(())
+            })?;
+            Ok(corpus)
+        })?;
+        let mut corpora = corpora.into_iter();
+        let mut all = corpora.next().unwrap_or_else(|| Ok(Corpus::default()))?;
+        for corpus in corpora {
+            if !all.absorb(&corpus?) {
+                return Err(too_many());
+            }
+        }
+        Ok(all)
+    }
+
+    /// The words as a trainer takes them, after a look at whether their alphabet fits.
+    fn words(&self, corpus: &Corpus, (min_token, max_token): (i64, i64)) -> Result<Words> {
+        let symbols = (max_token - min_token + 1) as usize;
+        let mut occurs = vec![false; symbols];
+        for (word, _) in corpus.iter() {
+            for &symbol in word {
+                occurs[usize::from(symbol)] = true;
+            }
+        }
+        let spelt: Vec<Vec<char>> = (0..symbols as u32).map(spell).collect();
+        let raw = (0..symbols as u32).filter_map(char::from_u32);
+        let bytes = spelt.iter().zip(&occurs).filter(|&(_, &occurs)| occurs);
+        let alphabet = raw.chain(bytes.flat_map(|(spelt, _)| spelt.iter().copied()));
+        let mut words = Words::new(alphabet.collect());
+        let (size, wanted) = (words.alphabet_size(), self.trainer.vocab_size);
+        if size > wanted && !self.compatible {
+            return Err(Error::Vocabulary(format!(
+                "vocab_size {wanted} is smaller than the {size} entries that a vocabulary begins with \
+                 for coefficients from {min_token} to {max_token}, a range of {} at scale {}: raise \
+                 vocab_size to {} or more, lower scale, or pass compatible=True for a larger \
+                 vocabulary without merges",
+                max_token - min_token,
+                self.scale,
+                size + 100
+            )));
+        }
+        let ids: Vec<Vec<u32>> = spelt
+            .iter()
+            .map(|spelt| spelt.iter().filter_map(|&c| words.id(c)).collect())
+            .collect();
+        for (word, count) in corpus.iter() {
+            let word = word.iter().flat_map(|&symbol| &ids[usize::from(symbol)]);
+            words.add(word.copied(), count)?;
+        }
+        Ok(words)
+    }
+}
+
+/// The characters of a symbol in a byte-level vocabulary.
+fn spell(symbol: u32) -> Vec<char> {
+    let mut bytes = [0; 4];
+    let text = char::from_u32(symbol).map(|character| &*character.encode_utf8(&mut bytes));
+    text.unwrap_or_default().bytes().map(character_of).collect()
+}
+
+/// Cuts chunks into words.
+struct Cutter {
+    run: u16,
+    symbols: Vec<u16>,
+    marks: Marks,
+}
+
+impl Cutter {
+    fn new(run: u16) -> Self {
+        Self {
+            run,
+            symbols: Vec::new(),
+            marks: Marks::default(),
+        }
+    }
+
+    /// Where the symbols of a chunk go, and [`LANES`] more.
+    fn room(&mut self, size: usize) -> &mut [u16] {
+        self.symbols.resize(size + LANES, 0);
+        &mut self.symbols
+    }
+
+    /// Counts the words of the chunk.
+    fn count(&mut self, corpus: &mut Corpus) -> Result<()> {
+        let symbols = &self.symbols[..self.symbols.len() - LANES];
+        self.marks.fill(symbols, self.run);
+        let classes = pretokenize::classes();
+        let mut words = pretokenize::Words::new(symbols, &self.marks, classes, self.run);
+        let mut start = 0;
+        while start < symbols.len() {
+            let (end, _) = words.next(start);
+            if !corpus.add(&symbols[start..end], 1) {
+                return Err(too_many());
+            }
+            start = end;
+        }
+        Ok(())
+    }
+}
+
+/// Chunks for one thread.
+struct Part<'a, T> {
+    chunks: Chunks<'a, T>,
+    /// The number of its first chunk.
+    first: usize,
+}
+
+/// Blocks in parts of about the same size, one for each thread if they are of one shape.
+fn parts<'a, T>(blocks: &[Chunks<'a, T>], threads: usize) -> Result<Vec<Part<'a, T>>> {
+    let (mut parts, mut first) = (Vec::new(), 0);
+    for &Chunks {
+        values,
+        horizon,
+        dims,
+    } in blocks
+    {
+        let size = size_of(horizon, dims)?;
+        if !values.len().is_multiple_of(size) {
+            return Err(Error::argument(format!(
+                "{} values are no whole number of chunks of {horizon} x {dims}",
+                values.len()
+            )));
+        }
+        let share = (values.len() / size).div_ceil(threads.max(1)).max(1);
+        for values in values.chunks(share * size) {
+            let chunks = Chunks {
+                values,
+                horizon,
+                dims,
+            };
+            parts.push(Part { chunks, first });
+            first += values.len() / size;
+        }
+    }
+    Ok(parts)
+}
+
+impl<T: Copy + Into<f64>> Part<'_, T> {
+    /// Hands over the chunks of each block, with how many lanes they take and room for their symbols.
+    fn transform(
+        &self,
+        interrupt: &Interrupt<'_>,
+        mut work: impl FnMut(&mut Block, &Dct, &[T], usize, &mut [u16]) -> Result<()>,
+    ) -> Result<()> {
+        let Chunks {
+            values,
+            horizon,
+            dims,
+        } = self.chunks;
+        let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
+        let mut rows = vec![0; horizon * block.width(block.most())];
+        let size = horizon * dims;
+        for (number, chunks) in values.chunks(block.most() * size).enumerate() {
+            if number % PATIENCE == 0 {
+                interrupt.check()?;
+            }
+            work(&mut block, &dct, chunks, chunks.len() / horizon, &mut rows)?;
+        }
+        Ok(())
+    }
+}
+
+fn too_many() -> Error {
+    Error::argument("too many different words to train on: draw fewer chunks")
+}
