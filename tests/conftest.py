@@ -100,6 +100,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     """Run a test of the processor as it is here, and as it is where vlaprep is not installed."""
     if request.param == "pure":
         monkeypatch.setattr("vlaprep.processing_action_tokenizer.Codec", None)
+        monkeypatch.setattr("vlaprep.processing_action_tokenizer.fit_bpe", None)
     return request.param
 
 

@@ -13,10 +13,12 @@ __all__ = [
     "bucketize",
     "dct_quantize",
     "episode_stream",
+    "fit_bpe",
     "gather_chunks",
     "integers_of_lists",
     "percentiles_by_task",
     "quantile",
+    "train_bpe",
 ]
 
 __build__: str
@@ -70,6 +72,25 @@ class Codec:
         pad: bool = False,
     ) -> tuple[NDArray[np.float64], NDArray[np.uint8]]: ...
 
+def train_bpe(
+    words: Sequence[str],
+    counts: Sequence[int],
+    *,
+    vocab_size: int,
+    min_frequency: int = 2,
+    max_token_length: int = 10_000,
+    initial_alphabet: str = "",
+) -> tuple[list[str], list[tuple[str, str]]]: ...
+def fit_bpe(
+    blocks: Sequence[ArrayLike],
+    scale: float,
+    vocab_size: int,
+    *,
+    min_frequency: int = 2,
+    max_token_length: int = 10_000,
+    compatible: bool = False,
+    num_threads: int | None = None,
+) -> tuple[int, int, list[str], list[tuple[str, str]]]: ...
 def gather_chunks(
     rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...

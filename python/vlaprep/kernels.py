@@ -9,9 +9,19 @@ from __future__ import annotations
 from vlaprep._native import (
     bucketize,
     dct_quantize,
+    fit_bpe,
     gather_chunks,
     percentiles_by_task,
     quantile,
+    train_bpe,
 )
 
-__all__ = ["bucketize", "dct_quantize", "gather_chunks", "percentiles_by_task", "quantile"]
+__all__ = [
+    "bucketize",
+    "dct_quantize",
+    "fit_bpe",
+    "gather_chunks",
+    "percentiles_by_task",
+    "quantile",
+    "train_bpe",
+]

@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 try:
-    from vlaprep._native import Codec
+    from vlaprep._native import Codec, fit_bpe
     from vlaprep.codec import ChunkStatus
     from vlaprep.errors import NoChunksError, TokenizerFormatError, VocabularyError
     from vlaprep.persist import write_atomic
 except ImportError:  # a saved copy, loaded where vlaprep is not installed
-    Codec = None  # type: ignore[assignment,misc]  # everything below goes without it
+    Codec = fit_bpe = None  # type: ignore[assignment,misc]  # everything below goes without them
     write_atomic = Path.write_bytes  # type: ignore[assignment]  # a reader may see it half-written
 
     class ChunkStatus(IntEnum):  # type: ignore[no-redef]
@@ -92,7 +92,7 @@ _TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would n
 _DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 _MAX_VOCABULARY = 1 << 20  # the trainer makes room for all at once, and dies of too much
-_BLOCK = 64  # chunks transformed at a time while fitting
+_BLOCK = 1024  # chunks stacked at a time while fitting
 _MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
 
 # GPT-2's alphabet: printable bytes stand for themselves, the rest for characters from 256 on.
@@ -261,6 +261,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         time_horizon: int | None = None,
         action_dim: int | None = None,
         max_token_length: int = 10_000,
+        compatible: bool = False,
+        num_threads: int | None = None,
     ) -> FastActionProcessor:
         """Train a new tokenizer on action chunks; an instance it is called on stays as it is.
 
@@ -274,11 +276,17 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             Shape to save with the tokenizer. Default: that of the chunks, where all agree.
         max_token_length : int
             Bound on the characters of a merged token.
+        compatible : bool
+            Do as the published class where the alphabet, one character a coefficient and one a byte
+            of their text, has more than `vocab_size` entries: let the vocabulary have as many, and
+            no merge. Without it that is an error. What fits is trained alike.
+        num_threads : int, optional
+            Bound on threads; the tokenizer is the same.
 
         Raises
         ------
         NoChunksError, VocabularyError
-            Without any chunk; when the range exceeds `vocab_size`, before any training.
+            Without any chunk; when range or alphabet exceed `vocab_size`, before any training.
         ValueError
             For NaN, infinity, a chunk that is no matrix, or an `action_dim` that is not the data's.
 
@@ -292,21 +300,26 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         vocab_size = _number("vocab_size", vocab_size, below=_MAX_VOCABULARY + 1)
         max_token_length = _number("max_token_length", max_token_length, below=2**31)
         time_horizon = _optional("time_horizon", time_horizon)
-        blocks = [quantize(block, scale, first_chunk=n) for n, block in _blocks(action_data)]
+        blocks = [*_blocks(action_data)]
         if not blocks:
             raise NoChunksError("no action chunk to fit on: action_data is empty")
-        min_token = int(min(q.min() for q in blocks))
-        max_token = int(max(q.max() for q in blocks))
-        _check_range(min_token, max_token, vocab_size, scale)
-        horizons, dims = ({q.shape[axis] for q in blocks} for axis in (1, 2))
+        horizons, dims = ({block.shape[axis] for block in blocks} for axis in (1, 2))
         if action_dim is not None and dims != {action_dim}:
             raise ValueError(f"action_dim {action_dim} asked for, but chunks have {sorted(dims)}")
-        bpe = _train(
-            (_text(codes) for q in blocks for codes in q - min_token),
-            initial_alphabet=[chr(code) for code in range(max_token - min_token + 1)],
-            vocab_size=vocab_size,
-            max_token_length=max_token_length,
-        )
+        options: dict[str, Any] = {
+            "max_token_length": max_token_length,
+            "compatible": compatible,
+        }
+        if fit_bpe is None:
+            min_token, max_token, bpe = _train(blocks, scale, vocab_size, **options)
+        else:
+            min_token, max_token, tokens, merges = fit_bpe(
+                blocks, scale, vocab_size, num_threads=num_threads, **options
+            )
+            bpe = _byte_level(tokens, merges)
+        if max_token - min_token + 100 > vocab_size:
+            template = "a range of %d coefficients leaves few merges in vocab_size %d: raise it"
+            logger.warning(template, max_token - min_token, vocab_size)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe)
         action_dim = dims.pop() if len(dims) == 1 else None
         time_horizon = time_horizon or (horizons.pop() if len(horizons) == 1 else None)
@@ -670,39 +683,66 @@ def _as_chunks(actions: Any) -> NDArray[Any]:
     return array if array.ndim == 3 else array[None]
 
 
-def _blocks(action_data: Iterable[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Stack runs of chunks of one shape: (number of the first, array (n <= _BLOCK, H, D))."""
+def _blocks(action_data: Iterable[Any]) -> Iterator[NDArray[Any]]:
+    """Stack runs of chunks of one shape to arrays (n <= _BLOCK, H, D); take an array as it is."""
+    if isinstance(action_data, np.ndarray) and action_data.ndim == 3 and action_data.size:
+        yield _float(_numeric(action_data))
+        return
     chunks = enumerate(map(_numeric, action_data))
     for shape, run in itertools.groupby(chunks, key=lambda item: item[1].shape):
         while items := list(itertools.islice(run, _BLOCK)):
             if len(shape) != 2 or 0 in shape:
                 raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}")
-            yield items[0][0], np.stack([chunk for _, chunk in items])
+            yield _float(np.stack([chunk for _, chunk in items]))
 
 
-def _check_range(min_token: int, max_token: int, vocab_size: int, scale: float) -> None:
-    span = max_token - min_token
-    if span > min(vocab_size, _MAX_CODE):
+def _float(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def _train(
+    blocks: list[NDArray[Any]], scale: float, vocab_size: int, *, compatible: bool, **options: Any
+) -> tuple[int, int, Any]:
+    """Smallest and largest coefficient, and a BPE trained as the published class does."""
+    from tokenizers import trainers
+
+    blocks = [x[i : i + 64] for x in blocks for i in range(0, len(x), 64)]
+    starts = itertools.accumulate(map(len, blocks), initial=0)
+    blocks = [quantize(x, scale, first_chunk=n) for x, n in zip(blocks, starts, strict=False)]
+    low, high = int(min(q.min() for q in blocks)), int(max(q.max() for q in blocks))
+    if high - low > min(vocab_size, _MAX_CODE):
         raise VocabularyError(
-            f"coefficients from {min_token} to {max_token}, a range of {span} at scale {scale}, do "
+            f"coefficients from {low} to {high}, a range of {high - low} at scale {scale:g}, do "
             f"not fit into vocab_size {vocab_size} (or {_MAX_CODE} characters): normalise the "
             "actions to about [-1, 1], lower scale or raise vocab_size"
         )
-    if span + 100 > vocab_size:
-        template = "a range of %d coefficients leaves few merges in vocab_size %d: raise it"
-        logger.warning(template, span, vocab_size)
+    codes = np.unique(np.concatenate([np.unique(q) for q in blocks])).astype(np.int64) - low
+    bytes_ = {byte for code in codes.tolist() for byte in chr(code).encode()}
+    raw = [chr(code) for code in range(high - low + 1)]
+    size = len({*raw, *(c for c, byte in _BYTE_OF.items() if byte in bytes_)})
+    if size > vocab_size and not compatible:
+        raise VocabularyError(
+            f"vocab_size {vocab_size} is smaller than the {size} entries that a vocabulary begins "
+            f"with for coefficients from {low} to {high}, a range of {high - low} at scale "
+            f"{scale:g}: raise vocab_size to {size + 100} or more, lower scale, or pass "
+            "compatible=True for a larger vocabulary without merges"
+        )
+    settings = {"vocab_size": vocab_size, "min_frequency": 2, "initial_alphabet": raw, **options}
+    bpe = _byte_level()
+    texts = (_text(codes) for q in blocks for codes in q - low)
+    bpe.train_from_iterator(texts, trainer=trainers.BpeTrainer(show_progress=False, **settings))
+    return low, high, bpe
 
 
-def _train(texts: Iterator[str], **settings: Any) -> Any:
-    """Train a byte-level BPE exactly as the published class does."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+def _byte_level(tokens: Iterable[str] = (), merges: Sequence[tuple[str, str]] = ()) -> Any:
+    """Set a byte-level BPE up as the published class does."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
-    bpe = Tokenizer(models.BPE())
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    bpe = Tokenizer(models.BPE(vocabulary, [*merges]) if vocabulary else models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = decoders.ByteLevel()
     bpe.post_processor = processors.ByteLevel(trim_offsets=False)
-    trainer = trainers.BpeTrainer(min_frequency=2, show_progress=False, **settings)
-    bpe.train_from_iterator(texts, trainer=trainer)
     return bpe
 
 

@@ -6,6 +6,7 @@ mod arrays;
 mod chunks;
 mod dataset;
 mod fast;
+mod fit;
 mod gate;
 mod lists;
 mod stats;
@@ -22,6 +23,8 @@ mod _native {
     use crate::dataset::{Reader, episode_stream};
     #[pymodule_export]
     use crate::fast::{Codec, dct_quantize};
+    #[pymodule_export]
+    use crate::fit::{fit_bpe, train_bpe};
     #[pymodule_export]
     use crate::lists::integers_of_lists;
     #[pymodule_export]

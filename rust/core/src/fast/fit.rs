@@ -117,16 +117,15 @@ impl Fit {
             .into_iter()
             .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
             .ok_or_else(|| Error::argument("no action chunk to fit on"))?;
-        let (span, most) = (
-            range.1 - range.0,
-            self.trainer.vocab_size.min(LARGEST.into()),
-        );
-        if span > most as f64 {
+        let most = self.trainer.vocab_size.min(LARGEST.into());
+        let (low, high) = (range.0 as i128, range.1 as i128);
+        let span = high.saturating_sub(low);
+        if span > most as i128 {
             return Err(Error::Vocabulary(format!(
-                "coefficients from {} to {}, a range of {span} at scale {}, do not fit into \
+                "coefficients from {low} to {high}, a range of {span} at scale {}, do not fit into \
                  vocab_size {} (or {LARGEST} characters): normalise the actions to about [-1, 1], \
                  lower scale or raise vocab_size",
-                range.0, range.1, self.scale, self.trainer.vocab_size
+                self.scale, self.trainer.vocab_size
             )));
         }
         Ok(range)

@@ -15,21 +15,19 @@
 //! Most symbols of a FAST text are zeros, so a word is kept as [`runs`] of equal tokens: merging a
 //! pair of equal tokens halves a run in one step, however long it is.
 //!
-//! Now and then the joined text is a token already, made of other parts: `ab‖c` and `a‖bc`. The
-//! reference then takes the old token, and pairs of it may come up a second time, with what is left of
-//! their old counts. From there on its steps are followed one by one, in [`plain`].
+//! A joined text is always new. Up to some step, what merges make inside a stretch of text that none of
+//! them crosses the ends of does not depend on what lies around it. So all stretches with the text of a
+//! token became that token in the same step, and none is left to be joined of other parts.
 
-mod plain;
 mod queue;
 mod runs;
 #[cfg(test)]
+mod steps;
+#[cfg(test)]
 mod tests;
-
-use std::collections::BTreeMap;
 
 use crate::parallel::Interrupt;
 use crate::{Error, Result};
-use plain::Plain;
 use runs::{Changes, Runs};
 
 /// Two neighbours, by their numbers in the vocabulary.
@@ -115,12 +113,7 @@ impl Trainer {
                 break;
             };
             let pair = queue.pair(number);
-            let Ok(whole) = vocabulary.join(pair) else {
-                queue.give_back(number);
-                let plain = Plain::new(&runs, queue);
-                drop(runs);
-                return plain.train(self, vocabulary, merges, interrupt);
-            };
+            let whole = vocabulary.join(pair);
             merges.push(pair);
             let places = queue.take_places(number);
             runs.merge(pair, whole, &places, &mut changes);
@@ -129,7 +122,10 @@ impl Trainer {
             };
             changes.report(pair, whole, fits, &mut queue);
         }
-        Ok(vocabulary.with(merges))
+        Ok(Trained {
+            tokens: vocabulary.tokens,
+            merges,
+        })
     }
 }
 
@@ -139,16 +135,13 @@ struct Vocabulary {
     tokens: Vec<String>,
     /// Characters of each.
     lengths: Vec<usize>,
-    known: BTreeMap<String, u32>,
 }
 
 impl Vocabulary {
     fn new(alphabet: &[char]) -> Self {
-        let tokens: Vec<String> = alphabet.iter().copied().map(String::from).collect();
         Self {
-            lengths: vec![1; tokens.len()],
-            known: tokens.iter().cloned().zip(0..).collect(),
-            tokens,
+            lengths: vec![1; alphabet.len()],
+            tokens: alphabet.iter().copied().map(String::from).collect(),
         }
     }
 
@@ -160,28 +153,13 @@ impl Vocabulary {
         self.lengths[token as usize]
     }
 
-    /// The number of a new token, made of two; or that of an old one with the same text.
-    fn join(&mut self, (left, right): Pair) -> Result<u32, u32> {
+    /// The number of a new token, made of two.
+    fn join(&mut self, (left, right): Pair) -> u32 {
         let [left, right] = [left, right].map(|token| token as usize);
         let text = format!("{}{}", self.tokens[left], self.tokens[right]);
-        if let Some(&old) = self.known.get(&text) {
-            return Err(old);
-        }
-        let number = self.tokens.len() as u32;
         self.lengths.push(self.lengths[left] + self.lengths[right]);
-        self.known.insert(text.clone(), number);
         self.tokens.push(text);
-        Ok(number)
-    }
-
-    /// The answer; of a pair that was merged twice the later time counts.
-    fn with(self, merges: Vec<Pair>) -> Trained {
-        let last: BTreeMap<Pair, usize> = merges.iter().copied().zip(0..).collect();
-        let merges = (0..).zip(merges).filter(|(rank, pair)| last[pair] == *rank);
-        Trained {
-            merges: merges.map(|(_, pair)| pair).collect(),
-            tokens: self.tokens,
-        }
+        self.tokens.len() as u32 - 1
     }
 }
 

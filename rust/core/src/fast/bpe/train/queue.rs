@@ -19,12 +19,10 @@ pub(super) struct Queue {
 
 /// A pair, how often it occurs, and all runs it may stand at.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) pair: Pair,
-    pub(super) count: i64,
-    pub(super) places: Vec<u32>,
-    /// Whether it is yet to be merged.
-    pub(super) waits: bool,
+struct Entry {
+    pair: Pair,
+    count: i64,
+    places: Vec<u32>,
 }
 
 impl Queue {
@@ -37,7 +35,6 @@ impl Queue {
             pair,
             count,
             places,
-            waits: true,
         });
     }
 
@@ -60,16 +57,10 @@ impl Queue {
             }
             if u64::try_from(now).is_ok_and(|now| now >= least.max(1)) {
                 PeekMut::pop(top);
-                self.entries[number as usize].waits = false;
                 return Some(number);
             }
             return None;
         }
-    }
-
-    /// Undoes [`Queue::pop`].
-    pub(super) fn give_back(&mut self, number: u32) {
-        self.entries[number as usize].waits = true;
     }
 
     pub(super) fn pair(&self, number: u32) -> Pair {
@@ -79,11 +70,6 @@ impl Queue {
     /// The places of a pair, which it has no more.
     pub(super) fn take_places(&mut self, number: u32) -> Vec<u32> {
         std::mem::take(&mut self.entries[number as usize].places)
-    }
-
-    /// All pairs, those that were merged among them.
-    pub(super) fn into_entries(self) -> Vec<Entry> {
-        self.entries
     }
 }
 

@@ -6,27 +6,36 @@
 
 use super::queue::{Numbers, Queue};
 use super::{Pair, too_many};
-use crate::Result;
+use crate::{Error, Result};
 
 /// No run.
 const NONE: u32 = u32::MAX;
 
+/// Runs of the words as they come. Merging may take some apart, but has numbers for twice as many.
+const MOST: usize = 1 << 31;
+
+/// Four to a cache line: looking at places is most of the work.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(16))]
 struct Run {
     /// [`NONE`] once it is gone.
     token: u32,
     count: u32,
     left: u32,
     right: u32,
-    word: u32,
 }
 
 /// All words.
 #[derive(Debug, Clone, Default)]
+#[allow(clippy::struct_field_names, reason = "runs are what they are")]
 pub(super) struct Runs {
     runs: Vec<Run>,
+    /// The word that each run is part of.
+    words: Vec<u32>,
     /// How often each word occurs.
     weights: Vec<i64>,
+    /// All occurrences of all tokens: no count of a pair is larger.
+    total: i64,
 }
 
 /// What one merge changed, gathered by the neighbour on either side.
@@ -56,31 +65,39 @@ struct Cell {
 impl Runs {
     /// Adds a word that occurs `count` times.
     pub(super) fn add(&mut self, tokens: impl Iterator<Item = u32>, count: u64) -> Result<()> {
-        let first = self.runs.len();
-        let word = u32::try_from(self.weights.len()).map_err(|_| too_many())?;
+        let (first, word) = (self.runs.len(), self.weights.len() as u32);
+        let mut length = 0;
         for token in tokens {
+            length += 1;
+            let full = self.runs.len() >= MOST;
             match self.runs[first..].last_mut() {
-                Some(run) if run.token == token && run.count < u32::MAX => run.count += 1,
+                Some(run) if run.token == token => run.count += 1,
+                _ if full => return Err(too_many()),
                 _ => {
-                    let at = u32::try_from(self.runs.len()).map_err(|_| too_many())?;
+                    let at = self.runs.len() as u32;
                     self.runs.push(Run {
                         token,
                         count: 1,
                         left: if at as usize == first { NONE } else { at - 1 },
                         right: at + 1,
-                        word,
                     });
+                    self.words.push(word);
                 }
             }
         }
         match self.runs[first..] {
             // No pair, nothing to learn.
-            [] | [Run { count: 1, .. }] => self.runs.truncate(first),
-            [.., ref mut last] => {
-                last.right = NONE;
-                self.weights.push(i64::try_from(count).unwrap_or(i64::MAX));
+            [] | [Run { count: 1, .. }] => {
+                self.runs.truncate(first);
+                self.words.truncate(first);
+                return Ok(());
             }
+            [.., ref mut last] => last.right = NONE,
         }
+        let weight = i64::try_from(count).ok();
+        let total = weight.and_then(|weight| weight.checked_mul(length)?.checked_add(self.total));
+        self.total = total.ok_or_else(|| Error::argument("counts of words add up to over 2^63"))?;
+        self.weights.extend(weight);
         Ok(())
     }
 
@@ -95,7 +112,7 @@ impl Runs {
                 found.len() as u32 - 1
             });
             let (_, total, places) = &mut found[number as usize];
-            *total = total.saturating_add(count);
+            *total += count;
             *places += 1;
         });
         let room = found.iter().map(|&(_, _, count)| count as usize);
@@ -115,9 +132,9 @@ impl Runs {
     /// Calls `visit(pair, place, count)` for all pairs of neighbours.
     fn visit(&self, mut visit: impl FnMut(Pair, u32, i64)) {
         for (at, run) in (0..).zip(&self.runs) {
-            let weight = self.weights[run.word as usize];
+            let weight = self.weight(at);
             if run.count > 1 {
-                let count = weight.saturating_mul(i64::from(run.count - 1));
+                let count = weight * i64::from(run.count - 1);
                 visit((run.token, run.token), at, count);
             }
             if let Some(next) = self.runs.get(run.right as usize) {
@@ -126,25 +143,9 @@ impl Runs {
         }
     }
 
-    /// The words as tokens one after the other, with how often each occurs.
-    pub(super) fn words(&self) -> Vec<(Vec<u32>, i64)> {
-        let mut words: Vec<_> = self.weights.iter().map(|&w| (Vec::new(), w)).collect();
-        for head in &self.runs {
-            if head.token == NONE || head.left != NONE {
-                continue;
-            }
-            let next = |run: &&Run| self.runs.get(run.right as usize);
-            for run in std::iter::successors(Some(head), next) {
-                let tokens = &mut words[run.word as usize].0;
-                tokens.resize(tokens.len() + run.count as usize, run.token);
-            }
-        }
-        words
-    }
-
-    /// The word that a run is part of.
-    pub(super) fn word(&self, place: u32) -> u32 {
-        self.runs[place as usize].word
+    /// How often the word of a run occurs.
+    fn weight(&self, at: u32) -> i64 {
+        self.weights[self.words[at as usize] as usize]
     }
 
     /// Puts the new token `whole` in place of a pair, from left to right in each word.
@@ -176,7 +177,7 @@ impl Runs {
     /// `a a a a a` becomes `x x a`, where `a` is the token of the run at `at`.
     fn halve(&mut self, at: u32, run: Run, whole: u32, changes: &mut Changes) {
         let Changes { before, after } = changes;
-        let weight = self.weights[run.word as usize];
+        let weight = self.weight(at);
         let (half, odd) = (run.count / 2, run.count % 2);
         let made = if odd == 0 {
             self.runs[at as usize] = Run {
@@ -197,14 +198,9 @@ impl Runs {
         if half > 1 {
             before.cell(whole).gain(weight * i64::from(half - 1), made);
         }
-        if run.count > 2 {
-            // A pair of the new token and the next `a` comes and goes while the run is merged: it was
-            // there, which the reference remembers.
-            after.cell(run.token).gain(weight * i64::from(odd), made);
-        }
-        if odd == 0
-            && let Some(neighbour) = self.runs.get(run.right as usize)
-        {
+        if odd == 1 {
+            after.cell(run.token).gain(weight, made);
+        } else if let Some(neighbour) = self.runs.get(run.right as usize) {
             after.replace(neighbour.token, weight, made);
         }
     }
@@ -212,7 +208,7 @@ impl Runs {
     /// `a a b b` becomes `a x b`, where `a` and `b` are the tokens of the two runs.
     fn join(&mut self, at: u32, (run, next): (Run, Run), whole: u32, changes: &mut Changes) {
         let Changes { before, after } = changes;
-        let weight = self.weights[run.word as usize];
+        let weight = self.weight(at);
         let follows = run.right;
         let previous = self.runs.get(run.left as usize).map(|run| run.token);
         if run.count > 1 {
@@ -274,8 +270,8 @@ impl Runs {
             count,
             left,
             right,
-            word: self.runs[right as usize].word,
         });
+        self.words.push(self.words[right as usize]);
         self.runs[right as usize].left = at;
         if let Some(neighbour) = self.runs.get_mut(left as usize) {
             neighbour.right = at;

@@ -1,0 +1,199 @@
+//! Fitting a FAST tokenizer.
+
+use numpy::Element;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use vlaprep_core::fast::{Chunks, Fit, Fitted, Trained, Trainer, Words};
+
+use crate::arrays::{FloatInput, Input};
+use crate::{gate, threads};
+
+/// Texts of all tokens by id, and the texts of the two parts of each merge, in order.
+type Vocabulary = (Vec<String>, Vec<(String, String)>);
+
+/// Smallest and largest coefficient, tokens and merges.
+type FittedParts = (i64, i64, Vec<String>, Vec<(String, String)>);
+
+/// Learn the merges of a byte-pair encoding from words.
+///
+/// Parameters
+/// ----------
+/// words : list of str
+///     Words, cut already; no merge crosses from one to the next.
+/// counts : list of int
+///     How often each occurs; the same word may come several times.
+/// vocab_size : int
+///     Most entries of the vocabulary, which never has fewer than the alphabet.
+/// min_frequency : int
+///     Least number of times that a pair must occur to be merged.
+/// max_token_length : int
+///     A merge that makes an entry of so many characters or more is not taken up.
+/// initial_alphabet : str
+///     Characters that the vocabulary has whether they occur or not.
+///
+/// Returns
+/// -------
+/// tokens : list of str
+///     Entries by their ids: the alphabet by code points, then one of each merge.
+/// merges : list of (str, str)
+///
+/// Raises
+/// ------
+/// ValueError
+///     If there are not as many counts as words, or too many different words.
+///
+/// Notes
+/// -----
+/// Tokens, merges and their order are those of ``tokenizers.trainers.BpeTrainer``, while its counts
+/// fit into 32 bits.
+///
+/// Examples
+/// --------
+/// >>> from vlaprep.kernels import train_bpe
+/// >>> tokens, merges = train_bpe("aab ab".split(), [2, 1], vocab_size=4)
+/// >>> " ".join(tokens), len(merges)
+/// ('a b ab aab', 2)
+#[pyfunction]
+#[pyo3(signature = (
+    words, counts, *, vocab_size, min_frequency=2, max_token_length=10_000, initial_alphabet=""
+))]
+#[allow(clippy::needless_pass_by_value, reason = "they are copies of Python's")]
+pub(crate) fn train_bpe(
+    py: Python<'_>,
+    words: Vec<String>,
+    counts: Vec<u64>,
+    vocab_size: usize,
+    min_frequency: u64,
+    max_token_length: usize,
+    initial_alphabet: &str,
+) -> PyResult<Vocabulary> {
+    if words.len() != counts.len() {
+        let message = format!("{} words, but {} counts", words.len(), counts.len());
+        return Err(PyValueError::new_err(message));
+    }
+    let trainer = Trainer {
+        vocab_size,
+        min_frequency,
+        max_token_length,
+    };
+    let learnt = gate::run(py, |interrupt| {
+        let seen = words.iter().flat_map(|word| word.chars());
+        let mut corpus = Words::new(seen.chain(initial_alphabet.chars()).collect());
+        for (word, &count) in words.iter().zip(&counts) {
+            let ids: Vec<u32> = word.chars().filter_map(|c| corpus.id(c)).collect();
+            corpus.add(ids.into_iter(), count)?;
+        }
+        trainer.train(corpus, interrupt)
+    })?;
+    Ok(vocabulary(learnt))
+}
+
+/// Fit a FAST tokenizer on action chunks.
+///
+/// Parameters
+/// ----------
+/// blocks : list of array_like of float32 or float64, shape (N, H, D)
+///     Normalised action chunks; N, H and D may differ from block to block. float16 is widened to
+///     float32, integers to float64; all are widened to float64 where one is.
+/// scale : float
+///     Steps per unit of a coefficient.
+/// vocab_size, min_frequency, max_token_length
+///     As in `train_bpe`.
+/// compatible : bool
+///     Accept a vocabulary of more than `vocab_size` entries where the alphabet alone has more.
+/// num_threads : int, optional
+///     Bound on threads; the answer is the same.
+///
+/// Returns
+/// -------
+/// min_token, max_token : int
+///     Smallest and largest coefficient.
+/// tokens : list of str
+/// merges : list of (str, str)
+///     The byte-level vocabulary over words as GPT-2's pattern cuts them, as `train_bpe` gives it.
+///
+/// Raises
+/// ------
+/// ValueError
+///     For NaN, infinity (with chunk, step and dim), or no chunk at all.
+/// VocabularyError
+///     If the range of coefficients does not fit into `vocab_size`.
+#[pyfunction]
+#[pyo3(signature = (
+    blocks, scale, vocab_size, *, min_frequency=2, max_token_length=10_000, compatible=false,
+    num_threads=None
+))]
+#[allow(clippy::too_many_arguments, reason = "Python names them")]
+#[allow(clippy::needless_pass_by_value, reason = "a list is taken as it comes")]
+pub(crate) fn fit_bpe(
+    py: Python<'_>,
+    blocks: Vec<Bound<'_, PyAny>>,
+    scale: f64,
+    vocab_size: usize,
+    min_frequency: u64,
+    max_token_length: usize,
+    compatible: bool,
+    num_threads: Option<usize>,
+) -> PyResult<FittedParts> {
+    let trainer = Trainer {
+        vocab_size,
+        min_frequency,
+        max_token_length,
+    };
+    let fit = Fit {
+        scale,
+        trainer,
+        compatible,
+    };
+    let inputs = blocks
+        .iter()
+        .map(|block| FloatInput::new("blocks", block, 3));
+    let single: Option<Vec<_>> = inputs
+        .collect::<PyResult<Vec<_>>>()?
+        .into_iter()
+        .map(|input| match input {
+            FloatInput::Single(input) => Some(input),
+            FloatInput::Double(_) => None,
+        })
+        .collect();
+    let fitted = if let Some(inputs) = single {
+        fitted_on(py, fit, &inputs, num_threads)?
+    } else {
+        let inputs = blocks
+            .iter()
+            .map(|block| Input::<f64>::new("blocks", block, 3));
+        fitted_on(py, fit, &inputs.collect::<PyResult<Vec<_>>>()?, num_threads)?
+    };
+    let (tokens, merges) = vocabulary(fitted.trained);
+    Ok((fitted.min_token, fitted.max_token, tokens, merges))
+}
+
+fn fitted_on<T: Copy + Into<f64> + Sync + Element>(
+    py: Python<'_>,
+    fit: Fit,
+    inputs: &[Input<'_, T>],
+    num_threads: Option<usize>,
+) -> PyResult<Fitted> {
+    let blocks = inputs
+        .iter()
+        .map(|input| {
+            Ok(Chunks {
+                values: input.values()?,
+                horizon: input.shape()[1],
+                dims: input.shape()[2],
+            })
+        })
+        .collect::<PyResult<Vec<_>>>()?;
+    let values = blocks.iter().map(|block| block.values.len()).sum();
+    let threads = threads::bound(num_threads, values)?;
+    gate::run(py, |interrupt| fit.run(&blocks, threads, interrupt))
+}
+
+fn vocabulary(Trained { tokens, merges }: Trained) -> Vocabulary {
+    let text = |id: u32| tokens[id as usize].clone();
+    let merges = merges
+        .into_iter()
+        .map(|(left, right)| (text(left), text(right)))
+        .collect();
+    (tokens, merges)
+}
