@@ -436,11 +436,13 @@ def test_pages_show_what_the_command_shows(
     monkeypatch.chdir(tmp_path)
     shown = re.compile(r"^<!-- shown: (.*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     for page in ("README.md", "docs/cli.md"):
-        ((command, text),) = shown.findall((project_root / page).read_text(encoding="utf-8"))
-        ran = run(*command.split(), COLUMNS="100")
-        said = "\n".join(line.rstrip() for line in ran.stderr.splitlines())
-        assert text.count("\n") > 10
-        assert text.strip("\n") in said, f"{page} should show:\n{said}"
+        blocks = shown.findall((project_root / page).read_text(encoding="utf-8"))
+        assert blocks, page
+        for command, text in blocks:
+            ran = run(*command.split(), COLUMNS="100")
+            said = "\n".join(line.rstrip() for line in ran.stderr.splitlines())
+            assert text.count("\n") > 10
+            assert text.strip("\n") in said, f"{page} should show:\n{said}"
 
 
 # ------------------------------------------------------------------------ real and awkward folders

@@ -32,7 +32,7 @@ def advice_tables(advice: Mapping[str, Any]) -> RenderableType:
             f"frames, {len(advice['dims'])} dims each"
         ),
         _scale_table(advice),
-        _note("start: entries before any merge; dead: those of them that no text can use"),
+        _note("start: entries before any merge; dead: those that no text of these chunks can use"),
         _note("RMSE in normalised units, of rounding alone"),
         Text(""),
         _heading("Tokens a chunk, about, by vocabulary"),
