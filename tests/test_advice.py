@@ -204,14 +204,13 @@ def test_tokens_are_estimated_within_the_stated_error(golden: Path, demo_root: P
 
 @pytest.mark.slow
 def test_tokens_are_estimated_well_over_the_whole_grid(golden: Path, demo_root: Path) -> None:
-    scales, sizes = (5, 10, 20, 50, 100), (256, 512, 1024, 2048, 4096)
+    scales, sizes = (5, 10, 20, 50, 100), (256, 1024, 4096)
     found: list[float] = []
     for root in (golden / "lerobot_v21", golden / "lerobot_v30", demo_root):
         for chunk_size in (10, 20):
-            found += ratios(root, scales, sizes, n_samples=1024, chunk_size=chunk_size)
-    found += ratios(demo_root, scales, sizes, n_samples=1024, chunk_size=50)
+            found += ratios(root, scales, sizes, n_samples=700, chunk_size=chunk_size)
     errors = np.abs(np.array(found) - 1)
-    assert len(found) > 130
+    assert len(found) > 70
     assert np.median(errors) < 0.10
     assert np.quantile(errors, 0.9) < 0.35
 

@@ -434,7 +434,7 @@ def test_pages_show_what_the_command_shows(
 ) -> None:
     shutil.copytree(golden / "lerobot_v30", tmp_path / "my_dataset")
     monkeypatch.chdir(tmp_path)
-    shown = re.compile(r"^<!-- shown: (.*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shown = re.compile(r"^<!-- shown: ([^\n]*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     for page in ("README.md", "docs/cli.md"):
         blocks = shown.findall((project_root / page).read_text(encoding="utf-8"))
         assert blocks, page
