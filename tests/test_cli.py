@@ -65,6 +65,9 @@ def test_debug_shows_the_traceback(debug: dict[str, Any], tmp_path: Path) -> Non
         ["speed", "x", "--ties", "left"],
         ["fit", "x", "--n-samples", "0"],
         ["fit", "x", "--nan", "keep"],
+        ["fit", "x", "--max-error", "0.1"],
+        ["fit", "x", "--advise", "--scales", "5,ten"],
+        ["fit", "x", "--advise", "--vocab-sizes", "512.5"],
         ["inspect", "x", "--no-stats", "--column", "action"],
     ],
 )
@@ -193,6 +196,8 @@ def test_fit_has_every_argument_of_the_function_with_its_default() -> None:
     wanted = {name: parameter.default for name, parameter in function.items()}
     for name in ("dataset", "as_json", "debug", "cache_dir"):
         asked.pop(name)
+    for name in ("advise", "scales", "vocab_sizes", "max_error", "max_tokens"):
+        asked.pop(name)  # of vlaprep.advise_tokenizer
     for name in ("dataset_repo_id", "coverage", "cache_dir"):  # one value only; no default there
         wanted.pop(name)
     asked["nan"] = asked["nan"].value

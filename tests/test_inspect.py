@@ -434,13 +434,15 @@ def test_pages_show_what_the_command_shows(
 ) -> None:
     shutil.copytree(golden / "lerobot_v30", tmp_path / "my_dataset")
     monkeypatch.chdir(tmp_path)
-    shown = re.compile(r"^<!-- shown: (.*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    shown = re.compile(r"^<!-- shown: ([^\n]*) -->\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
     for page in ("README.md", "docs/cli.md"):
-        ((command, text),) = shown.findall((project_root / page).read_text(encoding="utf-8"))
-        ran = run(*command.split(), COLUMNS="100")
-        said = "\n".join(line.rstrip() for line in ran.stderr.splitlines())
-        assert text.count("\n") > 10
-        assert text.strip("\n") in said, f"{page} should show:\n{said}"
+        blocks = shown.findall((project_root / page).read_text(encoding="utf-8"))
+        assert blocks, page
+        for command, text in blocks:
+            ran = run(*command.split(), COLUMNS="100")
+            said = "\n".join(line.rstrip() for line in ran.stderr.splitlines())
+            assert text.count("\n") > 10
+            assert text.strip("\n") in said, f"{page} should show:\n{said}"
 
 
 # ------------------------------------------------------------------------ real and awkward folders

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vlaprep._native import __version__
 
 if TYPE_CHECKING:
+    from vlaprep.advice import Advice, ScaleAdvice, advise_tokenizer
     from vlaprep.codec import ActionCodec, ChunkStatus
     from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
     from vlaprep.errors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ActionCodec": "codec",
+    "Advice": "advice",
     "ChunkStatus": "codec",
     "Dataset": "dataset",
     "DatasetFormatError": "errors",
@@ -46,11 +48,13 @@ _HOMES = {
     "NoChunksError": "errors",
     "Normalization": "normalization",
     "PercentileFileError": "errors",
+    "ScaleAdvice": "advice",
     "SpeedLabels": "speed",
     "TokenizerFormatError": "errors",
     "VlaprepError": "errors",
     "VocabularyError": "errors",
     "WaitTimeoutError": "errors",
+    "advise_tokenizer": "advice",
     "fit_fast_tokenizer": "fit",
     "open_dataset": "dataset",
     "sample_chunks": "sampling",
@@ -59,6 +63,7 @@ _HOMES = {
 
 __all__ = [
     "ActionCodec",
+    "Advice",
     "ChunkStatus",
     "Dataset",
     "DatasetFormatError",
@@ -71,12 +76,14 @@ __all__ = [
     "NoChunksError",
     "Normalization",
     "PercentileFileError",
+    "ScaleAdvice",
     "SpeedLabels",
     "TokenizerFormatError",
     "VlaprepError",
     "VocabularyError",
     "WaitTimeoutError",
     "__version__",
+    "advise_tokenizer",
     "fit_fast_tokenizer",
     "open_dataset",
     "sample_chunks",

@@ -109,6 +109,14 @@ def _ids(text: str | None) -> list[int] | None:
     return sorted(ids)
 
 
+def _numbers(text: str, kind: type[float]) -> list[float]:
+    """Read numbers with commas between them."""
+    try:
+        return [kind(part) for part in text.strip("[] ").split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no list such as 5,10,20") from None
+
+
 # ---------------------------------------------------------------------------------- commands
 
 
@@ -243,6 +251,28 @@ def fit(
     wait_timeout_s: Annotated[
         float, typer.Option(min=0, help="How long to wait for another process that fits the same.")
     ] = 1800.0,
+    advise: Annotated[
+        bool,
+        typer.Option(
+            "--advise",
+            help="Fit nothing; show what the scales of --scales and the vocabularies of "
+            "--vocab-sizes would make of these data.",
+        ),
+    ] = False,
+    scales: Annotated[
+        str, typer.Option(metavar="LIST", help="Scales that --advise looks at.")
+    ] = "5,10,20,50,100",
+    vocab_sizes: Annotated[
+        str, typer.Option(metavar="LIST", help="Vocabularies that --advise looks at.")
+    ] = "256,512,1024,2048,4096",
+    max_error: Annotated[
+        float | None,
+        typer.Option(help="Wanted of --advise: at most this RMSE of normalised actions."),
+    ] = None,
+    max_tokens: Annotated[
+        float | None,
+        typer.Option(help="Wanted of --advise: at most so many tokens a chunk on average."),
+    ] = None,
     num_threads: ThreadsOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
@@ -255,28 +285,45 @@ def fit(
     transformers.AutoProcessor.from_pretrained.
 
     \b
-    Example: a tokenizer for chunks of one second at 30 frames a second.
+    Example: a tokenizer for chunks of one second at 30 frames a second; before,
+    which scale and vocabulary keep the error of rounding within 1 % of a unit.
       vlaprep fit ~/data/fold_towel --chunk-size 30 --cache-dir tokenizers
+      vlaprep fit ~/data/fold_towel --chunk-size 30 --advise --max-error 0.01
     """  # noqa: D301
-    options: dict[str, Any] = {
+    data: dict[str, Any] = {
         "dataset_repo_id": dataset,
         "dataset_root": dataset_root,
         "revision": revision,
-        "cache_dir": cache_dir,
-        "base_tokenizer_name": base_tokenizer_name,
         "n_samples": n_samples,
         "chunk_size": chunk_size,
         "seed": seed,
         "action_key": action_key,
         "episodes": _ids(episodes),
         "exclude_episodes": _ids(exclude_episodes),
+        "nan": nan.value,
+        "num_threads": num_threads,
+    }
+    wanted: dict[str, Any] = {"max_error": max_error, "max_tokens": max_tokens}
+    if not advise and any(value is not None for value in wanted.values()):
+        raise typer.BadParameter("--max-error and --max-tokens are for --advise")
+    if advise:
+        wanted |= {"scales": _numbers(scales, float), "vocab_sizes": _numbers(vocab_sizes, int)}
+        with open_session("fit", as_json=as_json, debug=debug) as session:
+            from vlaprep.advice import advise_tokenizer
+            from vlaprep.advice_tables import advice_tables
+
+            session.say(f"looking at chunks of {dataset}")
+            advice = advise_tokenizer(**data, **wanted).to_dict()
+            session.finish({"dataset": dataset, "advice": advice}, advice_tables(advice))
+        return
+    options = data | {
+        "cache_dir": cache_dir,
+        "base_tokenizer_name": base_tokenizer_name,
         "scale": scale,
         "vocab_size": vocab_size,
         "max_token_length": max_token_length,
-        "nan": nan.value,
         "trust_remote_code": trust_remote_code,
         "wait_timeout_s": wait_timeout_s,
-        "num_threads": num_threads,
     }
     with open_session("fit", as_json=as_json, debug=debug) as session:
         from vlaprep.jobs import run_fit

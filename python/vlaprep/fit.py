@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
 
+    from vlaprep.dataset import Dataset
     from vlaprep.fit_sample import Sample
 
 __all__ = ["fit_fast_tokenizer"]
@@ -272,17 +273,19 @@ class _Source:
         """How messages call the data."""
         return f"{self.place}@{self.commit}" if self.commit else str(self.place)
 
-    def draw(self, plan: _Plan) -> Sample:
+    def open(self) -> Dataset:
         from vlaprep.dataset import open_dataset
 
-        dataset = open_dataset(
+        return open_dataset(
             self.place,
             revision=self.commit,
             episodes=self.episodes,
             num_threads=self.num_threads,
         )
+
+    def draw(self, plan: _Plan, dataset: Dataset | None = None) -> Sample:
         return draw_sample(
-            dataset,
+            dataset or self.open(),
             label=self.label,
             exclude=self.exclude,
             action_key=plan.action_key,
