@@ -14,6 +14,7 @@ from data import DIMS, Config, dataset, lengths_and_tasks
 from paired import NUMPY, OURS, rounds_for
 from suite import DRAWN, PARTITION, POLARS, PYARROW, SCIPY, STATISTICS
 from suite_codec import FASTOKENS, TOKENIZERS
+from suite_fit import GIGABPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from paired import Result
 
 MB = 10**6
+FIT_MEMORY = 8200 * MB // 6
+"""A sixth of what the published fit of 100,000 chunks takes."""
 SIZE = "L"
 
 
@@ -84,6 +87,11 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "decode-1": Bar({NUMPY: 10, TOKENIZERS: 4}),
         "decode-256": Bar({NUMPY: 25, TOKENIZERS: 4}),
         "dct": Bar({NUMPY: 10, SCIPY: 1}),
+    },
+    "fit": {
+        "fit-1024": Bar({NUMPY: 9, GIGABPE: 1.3}),
+        "fit-10000": Bar({NUMPY: 10, GIGABPE: 1.3}),
+        "fit-100000": Bar({NUMPY: 13, GIGABPE: 1.3}, lambda _: FIT_MEMORY),
     },
 }
 

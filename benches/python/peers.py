@@ -14,13 +14,15 @@ from baseline import PERCENTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
+HAS_GIGABPE = importlib.util.find_spec("gigabpe") is not None
 HAS_FASTOKENS = importlib.util.find_spec("fastokens") is not None
-"""It is only for benches: where it is not installed they run without it."""
+"""Both are only for benches: where they are not installed these run without them."""
 
 
 def rank_sorted(lengths: Array, tasks: Array) -> tuple[Array, Array, Array]:
@@ -109,6 +111,21 @@ def decode_texts(
     codes = np.frombuffer("".join(texts).encode("utf-32-le"), "<u4").astype(np.float64)
     coefficients = (codes + min_token).reshape(-1, *shape) / scale
     return np.asarray(scipy.fft.idct(coefficients, axis=1, norm="ortho"))
+
+
+def write_symbols(path: Path, chunks: Array) -> None:
+    """Write the text of each chunk on a line of its own."""
+    symbols = dct_symbols_batched(chunks, os.cpu_count())
+    codes = (symbols - symbols.min()).astype("<u4").reshape(len(chunks), -1)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        file.writelines(row.tobytes().decode("utf-32-le") + "\n" for row in codes)
+
+
+def train_gigabpe(path: Path, vocab_size: int = 1024) -> None:
+    """Train on lines; its merges differ where a text holds line breaks, so none are given."""
+    import gigabpe
+
+    gigabpe.train_bpe([str(path)], vocab_size=vocab_size, pretokenizer="bytelevel", min_frequency=2)
 
 
 def gather_windows(rows: Array, first: Array, chunk_size: int) -> Array:

@@ -20,6 +20,7 @@ from data import CHUNK_SIZE, DIMS, SEED, VARIANTS, Config, chunks, dataset, leng
 from paired import NUMPY, OURS, Case, assert_equal
 from peer_files import Draws
 from suite_codec import decode, encode, encode_call
+from suite_fit import fit
 from vlaprep._native import Reader
 from vlaprep.kernels import (
     bucketize,
@@ -333,6 +334,7 @@ SUITE: Mapping[str, Callable[[Config], Case]] = {
         for horizon, dim in ((10, 7), (16, 2), (100, 32))
         for job in (encode, decode)
     },
+    **{f"fit-{count}": partial(fit, count) for count in (1024, 10_000, 100_000)},
     **{f"job-speed-{variant}": partial(job_speed, variant) for variant in ("rec", "conv")},
     **{f"job-fit-{variant}": partial(job_fit, variant) for variant in ("rec", "conv")},
 }

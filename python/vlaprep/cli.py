@@ -232,6 +232,14 @@ def fit(
     max_token_length: Annotated[
         int, typer.Option(min=1, help="Bound on the characters of a token.")
     ] = 10_000,
+    compatible: Annotated[
+        bool,
+        typer.Option(
+            "--compatible",
+            help="Let the vocabulary outgrow --vocab-size where its alphabet alone does, as the "
+            "published class does.",
+        ),
+    ] = False,
     base_tokenizer_name: Annotated[
         str | None,
         typer.Option(
@@ -322,6 +330,7 @@ def fit(
         "scale": scale,
         "vocab_size": vocab_size,
         "max_token_length": max_token_length,
+        "compatible": compatible,
         "trust_remote_code": trust_remote_code,
         "wait_timeout_s": wait_timeout_s,
     }

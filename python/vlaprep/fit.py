@@ -44,6 +44,7 @@ def fit_fast_tokenizer(
     scale: float = 10.0,
     vocab_size: int = 1024,
     max_token_length: int = 10_000,
+    compatible: bool = False,
     coverage: str = "sample",
     nan: str = "skip",
     trust_remote_code: bool = True,
@@ -82,6 +83,9 @@ def fit_fast_tokenizer(
     scale, vocab_size, max_token_length : float, int, int
         Settings of the tokenizer: quantisation steps per unit, vocabulary to train to, bound on the
         characters of a token.
+    compatible : bool
+        Let the built-in processor's vocabulary be larger than `vocab_size` where its alphabet alone
+        is, as the published class does. Without it that is an error, before any training.
     coverage : {"sample"}
         Which chunks are fitted on.
     nan : {"skip", "error"}
@@ -113,7 +117,8 @@ def fit_fast_tokenizer(
     NoChunksError
         Every episode is shorter than `chunk_size`, or no window drawn is finite.
     VocabularyError
-        The range of quantised coefficients does not fit into `vocab_size`.
+        The range of quantised coefficients, or the alphabet made of it, does not fit into
+        `vocab_size`.
     TokenizerFormatError
         The base cannot be loaded, or the saved tokenizer does not give back what was encoded.
     ImportError
@@ -143,6 +148,7 @@ def fit_fast_tokenizer(
         scale=float(scale),
         vocab_size=index(vocab_size),
         max_token_length=index(max_token_length),
+        compatible=bool(compatible),
         coverage=coverage,
         nan=nan,
     )
@@ -182,6 +188,7 @@ def fit_fast_tokenizer(
             chunk_size=plan.chunk_size,
             settings=plan.settings,
             inputs=inputs,
+            num_threads=num_threads,
         )
 
     compute_once(
@@ -205,6 +212,7 @@ class _Plan:
     scale: float
     vocab_size: int
     max_token_length: int
+    compatible: bool
     coverage: str
     nan: str
 

@@ -23,8 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["FIT_DEFAULTS", "Base", "open_base"]
 
-FIT_DEFAULTS: Mapping[str, Any] = {"scale": 10.0, "vocab_size": 1024, "max_token_length": 10_000}
-"""Settings of the published FAST class's ``fit``, which the reference leaves as they are."""
+FIT_DEFAULTS: Mapping[str, Any] = {
+    "scale": 10.0,
+    "vocab_size": 1024,
+    "max_token_length": 10_000,
+    "compatible": False,
+}
+"""Settings of ``.fit``. The published FAST class has the first three; the reference leaves them."""
 
 # What the loaders of transformers and the code of a base raise for a folder they cannot use.
 _LOADING_FAILED = (
@@ -47,7 +52,9 @@ class Base(Protocol):
     def identity(self) -> dict[str, Any]:
         """Give all of the base that can change a byte of the result, as JSON types."""
 
-    def fit(self, chunks: NDArray[Any], settings: Mapping[str, Any]) -> Any:
+    def fit(
+        self, chunks: NDArray[Any], settings: Mapping[str, Any], num_threads: int | None = None
+    ) -> Any:
         """Train on normalised chunks (N, H, D) float32; a new processor."""
 
     def load(self, folder: Path) -> Any:
@@ -98,11 +105,14 @@ class _BuiltIn:
         code = hashlib.sha256(source.read_bytes()).hexdigest()
         return {"name": None, "code": code, "tokenizers": metadata.version("tokenizers")}
 
-    def fit(self, chunks: NDArray[Any], settings: Mapping[str, Any]) -> Any:
+    def fit(
+        self, chunks: NDArray[Any], settings: Mapping[str, Any], num_threads: int | None = None
+    ) -> Any:
         from vlaprep.processing_action_tokenizer import FastActionProcessor
 
         _, horizon, dim = chunks.shape
-        return FastActionProcessor.fit(chunks, time_horizon=horizon, action_dim=dim, **settings)
+        shape = {"time_horizon": horizon, "action_dim": dim}
+        return FastActionProcessor.fit(chunks, **shape, **settings, num_threads=num_threads)
 
     def load(self, folder: Path) -> Any:
         from vlaprep.processing_action_tokenizer import FastActionProcessor
@@ -130,7 +140,12 @@ class _Foreign:
             **{package: _version(package) for package in ("tokenizers", "transformers", "scipy")},
         }
 
-    def fit(self, chunks: NDArray[Any], settings: Mapping[str, Any]) -> Any:
+    def fit(
+        self,
+        chunks: NDArray[Any],
+        settings: Mapping[str, Any],
+        num_threads: int | None = None,  # noqa: ARG002 (a base has its own ways)
+    ) -> Any:
         folder = self.folder
         if folder is None:
             from vlaprep import hub

@@ -48,6 +48,7 @@ def build_tokenizer(
     chunk_size: int,
     settings: Mapping[str, Any],
     inputs: Mapping[str, Any],
+    num_threads: int | None = None,
 ) -> None:
     """Fill an empty folder with a fitted, checked tokenizer and its report.
 
@@ -65,6 +66,8 @@ def build_tokenizer(
         Arguments of the base's ``.fit`` by name.
     inputs : mapping
         All that the result depends on, for the report.
+    num_threads : int, optional
+        Bound on threads.
 
     Raises
     ------
@@ -76,7 +79,7 @@ def build_tokenizer(
         norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
         chunks = norm.normalize(sample.chunks)
         stage("fit: train")
-        processor = base.fit(chunks, settings)
+        processor = base.fit(chunks, settings, num_threads)
         processor.save_pretrained(str(folder))
         stage("fit: check")
         some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
