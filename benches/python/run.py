@@ -96,7 +96,7 @@ def preamble(config: Config, rounds: int | None) -> str:
         "write (`peers.py`, `peer_files.py`). A figure such as 3.0 (2.5 to 3.5) says how many "
         f"times as long as vlaprep that took: median, least and most of {pairs}. All answers are "
         "compared before anything is timed. Memory is the peak over what the process held before. "
-        "Fits train by the `tokenizers` package on both sides; vlaprep's also checks its result. "
+        "The job that fits also checks what it saved. "
         "Encoding is on one thread, but for the peers, whose BPE takes what there is."
     )
     machine = f"{_cpu()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, {versions}."

@@ -61,15 +61,15 @@ class ScaleAdvice:
         Bounds on the tokens of a chunk, on average over the chunks: no fewer than words of GPT-2's
         pattern, no more than bytes.
     holds : bool array, shape (V,)
-        Whether the published rule takes the vocabulary: the range may not exceed it.
+        Whether a fit takes the vocabulary: what it begins with may not exceed it.
     merges : int64 array, shape (V,)
-        Entries left for merges; 0 also where the vocabulary would come out larger than asked.
+        Entries left for merges.
     dead_share : float64 array, shape (V,)
         `dead_entries` as a share of the vocabulary. Larger where training ends early for want of
         pairs that occur twice.
     tokens, tokens_low, tokens_high : float64 array, shape (V,)
         Estimated tokens of a chunk, on average over the chunks fitted on, and between what nine in
-        ten fits lay; NaN where the vocabulary does not hold the range. Without any merge, exact.
+        ten fits lay; NaN where the vocabulary is not held. Without any merge, exact.
     """
 
     scale: float
@@ -305,7 +305,7 @@ def _advise_scale(
     start = len(stats.alphabet | stats.byte_characters) + beyond
     dead = len(stats.alphabet - stats.byte_characters) + beyond
     asked = np.array(sizes, dtype=np.int64)
-    holds = (asked >= span) & (span <= MAX_RANGE)
+    holds = (asked >= start) & (span <= MAX_RANGE)
     merges = np.where(holds, np.maximum(asked - start, 0), 0)
     tokens = np.array(
         [

@@ -117,7 +117,15 @@ pub(crate) fn train_bpe(
 /// ValueError
 ///     For NaN, infinity (with chunk, step and dim), or no chunk at all.
 /// VocabularyError
-///     If the range of coefficients does not fit into `vocab_size`.
+///     If the range of coefficients, or the alphabet made of it, does not fit into `vocab_size`.
+///
+/// Examples
+/// --------
+/// >>> import numpy as np
+/// >>> from vlaprep.kernels import fit_bpe
+/// >>> low, high, tokens, merges = fit_bpe([np.ones((3, 4, 1))], scale=10, vocab_size=64)
+/// >>> low, high, len(tokens), len(merges)
+/// (0, 20, 26, 3)
 #[pyfunction]
 #[pyo3(signature = (
     blocks, scale, vocab_size, *, min_frequency=2, max_token_length=10_000, compatible=false,
