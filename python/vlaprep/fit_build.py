@@ -57,7 +57,8 @@ def build_tokenizer(
     folder : pathlib.Path
         Where to save.
     sample : Sample
-        Raw chunks to fit on.
+        Raw chunks to fit on. They are used up: normalised in place, as a million of them take
+        gigabytes.
     base : Base
         The class to fit.
     chunk_size : int
@@ -77,17 +78,19 @@ def build_tokenizer(
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
         stage("fit: normalise")
         norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
-        chunks = norm.normalize(sample.chunks)
+        chunks = sample.chunks
+        some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
+        raw = chunks[some]
+        clipped = norm.normalize_in_place(chunks)
         stage("fit: train")
         processor = base.fit(chunks, settings, num_threads)
         processor.save_pretrained(str(folder))
         stage("fit: check")
-        some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
         ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,
-        "clipped_fraction": norm.clipped_fraction(sample.chunks).tolist(),
+        "clipped_fraction": clipped.tolist(),
     }
     results = {
         "draws": sample.summary(chunk_size),
@@ -96,7 +99,7 @@ def build_tokenizer(
         "reconstruction": {
             "chunks": len(some),
             "normalized": _tell_errors(decoded - chunks[some]),
-            "dataset_units": _tell_errors(norm.unnormalize(decoded) - sample.chunks[some]),
+            "dataset_units": _tell_errors(norm.unnormalize(decoded) - raw),
         },
     }
     write_report(folder, inputs, results)

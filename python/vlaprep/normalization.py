@@ -101,6 +101,9 @@ class Pi052(Convention):
         return np.where(self.constant(lo, hi), np.float32(1), hi - lo)
 
 
+_BLOCK = 4096
+"""Chunks that are normalised at a time where memory counts."""
+
 CONVENTIONS: Mapping[str, Convention] = {rule.name: rule for rule in (Pi052(),)}
 """Every convention by name."""
 
@@ -212,6 +215,23 @@ class Normalization:
         """Normalise actions of shape (..., D) in the convention's dtype; NaN stays NaN."""
         rule = _convention(self.convention)
         return rule.limit(rule.forward(self._rows(actions), self.lo, self.hi))
+
+    def normalize_in_place(self, chunks: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Put the normalised values in place of those of a float32 array of shape (N, ..., D).
+
+        For arrays of which there is no room for a second one. Gives the share of values of each dim
+        that was clipped, as `clipped_fraction` does.
+        """
+        rule = _convention(self.convention)
+        clipped = np.zeros(self.action_dim, dtype=np.int64)
+        for first in range(0, len(chunks), _BLOCK):
+            block = chunks[first : first + _BLOCK]
+            free = rule.forward(self._rows(block), self.lo, self.hi)
+            block[...] = rule.limit(free)
+            clipped += (block != free).reshape(-1, self.action_dim).sum(axis=0)
+        rows = chunks.size // self.action_dim
+        fraction: NDArray[np.float64] = clipped / np.float64(rows)
+        return fraction
 
     def unnormalize(self, normalized: ArrayLike) -> Floats:
         """Undo `normalize` up to clipping; shape (..., D), float64 in gives float64 out."""
