@@ -11,6 +11,7 @@ mod pretokenize;
 mod quantize;
 mod range;
 mod runs;
+mod sweep;
 mod unicode;
 
 pub use bpe::Status;
@@ -19,3 +20,4 @@ pub use dct::{Dct, Idct};
 pub use lanes::Simd;
 pub use quantize::dct_quantize;
 pub use range::OnRange;
+pub use sweep::{Extreme, Run, Seen, Sweep, Swept, Symbols, Window};
