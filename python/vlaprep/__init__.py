@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from vlaprep._native import __version__
 
 if TYPE_CHECKING:
+    from vlaprep.audit import Audit, audit_tokenizer
     from vlaprep.codec import ActionCodec, ChunkStatus
     from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
     from vlaprep.errors import (
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ActionCodec": "codec",
+    "Audit": "audit",
     "ChunkStatus": "codec",
     "Dataset": "dataset",
     "DatasetFormatError": "errors",
@@ -51,6 +53,7 @@ _HOMES = {
     "VlaprepError": "errors",
     "VocabularyError": "errors",
     "WaitTimeoutError": "errors",
+    "audit_tokenizer": "audit",
     "fit_fast_tokenizer": "fit",
     "open_dataset": "dataset",
     "sample_chunks": "sampling",
@@ -59,6 +62,7 @@ _HOMES = {
 
 __all__ = [
     "ActionCodec",
+    "Audit",
     "ChunkStatus",
     "Dataset",
     "DatasetFormatError",
@@ -77,6 +81,7 @@ __all__ = [
     "VocabularyError",
     "WaitTimeoutError",
     "__version__",
+    "audit_tokenizer",
     "fit_fast_tokenizer",
     "open_dataset",
     "sample_chunks",

@@ -12,6 +12,14 @@ from vlaprep._native import (
     gather_chunks,
     percentiles_by_task,
     quantile,
+    sweep_windows,
 )
 
-__all__ = ["bucketize", "dct_quantize", "gather_chunks", "percentiles_by_task", "quantile"]
+__all__ = [
+    "bucketize",
+    "dct_quantize",
+    "gather_chunks",
+    "percentiles_by_task",
+    "quantile",
+    "sweep_windows",
+]

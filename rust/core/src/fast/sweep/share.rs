@@ -6,9 +6,19 @@ use super::slide::{self, Four, STEPS, Slide};
 use super::symbols::{Firsts, Symbols};
 use super::{Exact, Extreme, Run, Seen, Sweep, Window};
 use crate::fast::lanes::LANES;
+use crate::fast::quantize::ROUNDING;
 
 /// Margins are taken by so much wider than they are, for the arithmetic that is done with them.
 const SLACK: f64 = 1e-15;
+
+/// The nearest whole number, half to even: without the instruction that not every machine has.
+fn nearest(x: f64) -> f64 {
+    if x.abs() < ROUNDING / 4.0 {
+        (x + ROUNDING) - ROUNDING
+    } else {
+        x.round_ties_even()
+    }
+}
 
 /// What has been found in some shares, with extremes by frequency and dim.
 #[derive(Debug, Default)]
@@ -275,13 +285,16 @@ impl Watch<'_> {
     fn look(&mut self, k: usize, vector: usize, trace: &[Four]) {
         let (unit, (low, high)) = (self.units[k], self.bands[k]);
         for lane in 0..LANES.min(self.dims - vector * LANES) {
-            let at = k * self.dims + vector * LANES + lane;
             for (step, four) in trace.iter().enumerate() {
-                let value = four[lane];
-                if !(low..=high).contains(&value) {
-                    self.round(step, value * unit);
+                if !(low..=high).contains(&four[lane]) {
+                    self.round(step, four[lane] * unit);
                 }
-                self.extend(at, step, value * unit);
+            }
+            if self.seen.is_some() {
+                let at = k * self.dims + vector * LANES + lane;
+                for (step, four) in trace.iter().enumerate() {
+                    self.extend(at, step, four[lane] * unit);
+                }
             }
         }
     }
@@ -302,7 +315,7 @@ impl Watch<'_> {
     /// Notes the symbol of a coefficient by the recurrence, or that it is not certain.
     fn round(&mut self, step: usize, coefficient: f64) {
         let scaled = coefficient * self.scale;
-        let rounded = scaled.round_ties_even();
+        let rounded = nearest(scaled);
         let margin = self.margin * self.scale + SLACK * scaled.abs();
         if (scaled - rounded).abs() < 0.5 - margin {
             self.note(step, rounded);

@@ -149,20 +149,28 @@ impl Slide {
             let first = n + step;
             let (out, before) = (row(first), row(first.saturating_sub(1)));
             let (newest, entering) = (row(first + horizon - 1), row(last.min(first + horizon)));
-            for dim in 0..dims {
-                let [out, before, newest, entering]: [f64; 4] =
-                    [out, before, newest, entering].map(|row| row[dim].into());
-                let (enters, leaves) = (entering - newest, out - before);
-                let place = dim / LANES * STEPS + step;
-                for (drive, value) in
-                    self.drives
-                        .iter_mut()
-                        .zip([entering - out, leaves - enters, leaves + enters])
-                {
-                    drive[place][dim % LANES] = value;
+            for vector in 0..dims.div_ceil(LANES) {
+                let [out, before, newest, entering] =
+                    [out, before, newest, entering].map(|row| four(&row[vector * LANES..]));
+                let place = vector * STEPS + step;
+                let [first, even, odd] = &mut self.drives;
+                for lane in 0..LANES {
+                    let enters = entering[lane] - newest[lane];
+                    let leaves = out[lane] - before[lane];
+                    first[place][lane] = entering[lane] - out[lane];
+                    even[place][lane] = leaves - enters;
+                    odd[place][lane] = leaves + enters;
                 }
             }
         }
+    }
+}
+
+/// The next four values, as far as there are so many.
+fn four<T: Copy + Into<f64>>(values: &[T]) -> Four {
+    match values.first_chunk::<LANES>() {
+        Some(four) => four.map(Into::into),
+        None => std::array::from_fn(|lane| values.get(lane).map_or(0.0, |&value| value.into())),
     }
 }
 
