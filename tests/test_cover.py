@@ -20,19 +20,21 @@ from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from vlaprep.fit_sample import Sample
 
 HORIZON = 8
 SMALL = {"n_samples": 12, "chunk_size": HORIZON, "seed": 7, "scale": 20.0}
 
 
 def rare_rows() -> Rows:
-    """Calm motion, but for one frame in the last episode and one that is no number."""
+    """Calm motion, but for some frames of the last episode and one that is no number."""
     rows = make_rows({e: (0, 30 + 5 * e) for e in range(6)}, dim=3)
     n = len(rows["action"])
     rows["action"] = np.sin(np.arange(n)[:, None] * [0.01, 0.02, 0.03]).astype(np.float32)
-    rows["action"][-20] = 5, -5, 5
-    rows["action"][-60] = np.nan
+    rows["action"][-24:-16] = [[5, -5, 5], [-5, 5, -5]] * 4
+    rows["action"][-70] = np.nan
     return rows
 
 
@@ -96,15 +98,9 @@ def test_every_window_comes_back(
     assert told["windows_beyond_sample"] >= len(told["chunks_added"]) > 0
     assert told["symbols_added"]
     symbols, _ = reference.dct_quantize(chunks, SMALL["scale"])
-    draws = fit_module._Source.find(None, root, None, None, [], None)
-    sample = draws.draw(fit_module._Plan(**report_plan(report, "sample")))
-    drawn, _ = reference.dct_quantize(normalization.normalize(sample.chunks), SMALL["scale"])
+    sample = normalization.normalize(draw(root, report).chunks)
+    drawn, _ = reference.dct_quantize(sample, SMALL["scale"])
     assert told["symbols_added"] == sorted(set(symbols.ravel()) - set(drawn.ravel()))
-
-
-def report_plan(report: dict[str, Any], coverage: str) -> dict[str, Any]:
-    names = fit_module._Plan.__dataclass_fields__
-    return {name: report["inputs"][name] for name in names} | {"coverage": coverage}
 
 
 def test_the_corpus_is_the_sample_and_the_windows_added(root: Path, tmp_path: Path) -> None:
@@ -112,9 +108,7 @@ def test_the_corpus_is_the_sample_and_the_windows_added(root: Path, tmp_path: Pa
     report = read_report(folder)
     added = [(at["episode_index"], at["start"]) for at in report["coverage"]["chunks_added"]]
     assert added == sorted(set(added))
-    sample = fit_module._Source.find(None, root, None, None, [], None).draw(
-        fit_module._Plan(**report_plan(report, "sample"))
-    )
+    sample = draw(root, report)
     dataset = vlaprep.open_dataset(root)
     more = dataset.read_chunks(*zip(*added, strict=True), HORIZON)
     chunks = Normalization.from_pretrained(folder).normalize(np.concatenate([sample.chunks, more]))
@@ -131,11 +125,30 @@ def test_a_second_fit_is_a_hit_and_other_rows_are_not(root: Path, tmp_path: Path
     for threads in (1, 2, 7):
         assert fit(root, tmp_path / "cache", coverage="all", num_threads=threads) == folder
     assert (folder / "fit_report.json").stat().st_mtime_ns == stamp
+    # A frame that no draw holds, but a window that was added.
+    report = read_report(folder)
+    sample = draw(root, report)
+    added = report["coverage"]["chunks_added"]
+    frames = frames_of([(at["episode_index"], at["start"]) for at in added])
+    frames -= frames_of(zip(sample.episode_index.tolist(), sample.start.tolist(), strict=True))
     rows = rare_rows()
-    rows["action"][-20] = -5, 5, -5  # a frame that no draw holds
+    episode, frame = min(frames)
+    at = (rows["episode_index"] == episode) & (rows["frame_index"] == frame)
+    rows["action"][at] *= -0.5
     other = write_v3(tmp_path / "other", rows)
     assert fit(other, tmp_path / "cache").name == fit(root, tmp_path / "cache").name
     assert fit(other, tmp_path / "cache", coverage="all") != folder
+
+
+def frames_of(windows: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
+    return {(episode, start + i) for episode, start in windows for i in range(HORIZON)}
+
+
+def draw(root: Path, report: dict[str, Any]) -> Sample:
+    """The chunks that a fit drew, without those it added."""
+    names = fit_module._Plan.__dataclass_fields__
+    plan = {name: report["inputs"][name] for name in names} | {"coverage": "sample"}
+    return fit_module._Source.find(None, root, None, None, [], None).draw(fit_module._Plan(**plan))
 
 
 def test_a_sample_that_holds_all_symbols_needs_nothing_more(tmp_path: Path) -> None:

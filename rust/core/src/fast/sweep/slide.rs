@@ -238,12 +238,25 @@ impl Glide<'_, '_> {
             before: L::of(&slide.before[place(r)]),
         });
         let (mut low, mut high) = (waves.map(|wave| wave.now), waves.map(|wave| wave.now));
-        for four in drive {
-            let drive = L::of(four);
+        let (pairs, last) = drive.as_chunks::<2>();
+        for [one, other] in pairs {
+            let (one, other) = (L::of(one), L::of(other));
             for (wave, (low, high)) in waves.iter_mut().zip(low.iter_mut().zip(&mut high)) {
                 *low = wave.now.lower(*low);
                 *high = wave.now.higher(*high);
-                wave.step::<FIRST>(drive);
+                wave.before = wave.next::<FIRST>(one);
+                // Now the two have changed places, so that no register has to be copied.
+                *low = wave.before.lower(*low);
+                *high = wave.before.higher(*high);
+                wave.now = wave.swapped().next::<FIRST>(other);
+            }
+        }
+        for four in last {
+            for (wave, (low, high)) in waves.iter_mut().zip(low.iter_mut().zip(&mut high)) {
+                *low = wave.now.lower(*low);
+                *high = wave.now.higher(*high);
+                wave.before = wave.next::<FIRST>(L::of(four));
+                *wave = wave.swapped();
             }
         }
         for (r, wave) in waves.iter().enumerate() {
@@ -260,7 +273,8 @@ impl Glide<'_, '_> {
                 let mut trace = [[0.0; LANES]; STEPS];
                 for (to, four) in trace.iter_mut().zip(drive) {
                     again.now.put(to);
-                    again.step::<FIRST>(L::of(four));
+                    again.before = again.next::<FIRST>(L::of(four));
+                    again = again.swapped();
                 }
                 let (trace, bounds) = (&trace[..self.steps], &mut slide.bounds[at]);
                 (self.beyond)(k + 2 * r, vector, trace, bounds);
@@ -280,14 +294,22 @@ struct Wave<L> {
 }
 
 impl<L: Lanes> Wave<L> {
+    /// The value in the next window.
     #[inline(always)]
-    fn step<const FIRST: bool>(&mut self, drive: L) {
-        let next = if FIRST {
+    fn next<const FIRST: bool>(&self, drive: L) -> L {
+        if FIRST {
             self.now.plus(drive)
         } else {
             self.turn.times(self.now).minus(self.before.plus(drive))
-        };
-        self.before = self.now;
-        self.now = next;
+        }
+    }
+
+    #[inline(always)]
+    fn swapped(self) -> Self {
+        Self {
+            turn: self.turn,
+            now: self.before,
+            before: self.now,
+        }
     }
 }
