@@ -85,6 +85,11 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "decode-256": Bar({NUMPY: 25, TOKENIZERS: 4}),
         "dct": Bar({NUMPY: 10, SCIPY: 1}),
     },
+    "every window": {
+        "sweep": Bar({NUMPY: 15}),
+        "sweep-rec": Bar({NUMPY: 15}, lambda _: 300 * MB),
+        "sweep-conv": Bar({NUMPY: 15}, lambda _: 300 * MB),
+    },
 }
 
 

@@ -74,7 +74,7 @@ class Swept:
     low_at, high_at : int64 array, shape (time_horizon, action_dim, 2), optional
         Episode and start of the windows that hold them; -1 where there is no window at all.
     bound : float
-        See above; below 1e-8 for normalised actions of up to 64 steps.
+        See above; below 2e-9 for actions in [-1, 1] and up to 500 steps.
     """
 
     windows: int
