@@ -114,13 +114,13 @@ class Windows:
     Examples
     --------
     >>> from vlaprep import open_dataset
-    >>> from vlaprep.sweep import Symbols, Windows
+    >>> from vlaprep.sweep import Windows
     >>> dataset = open_dataset("tests/golden/lerobot_v30")
     >>> table = dataset.episodes
     >>> windows = Windows(dataset, "action", 50, table.episode_index, table.length)
-    >>> swept = windows.sweep(scale=10.0, known=Symbols(-1000, np.ones(2000, bool)), ranges=True)
-    >>> swept.windows, swept.windows_outside, swept.low.shape
-    (1478, 0, (50, 6))
+    >>> swept = windows.sweep(scale=10.0, ranges=True)
+    >>> swept.windows, swept.low.shape, bool((swept.low <= swept.high).all())
+    (1394, (50, 6), True)
     """
 
     dataset: Dataset
