@@ -248,13 +248,17 @@ impl Watch<'_> {
 
     /// Sets the values of a frequency beyond which there is something to look at.
     fn set_bounds(&self, k: usize, vector: usize, bounds: &mut [Four; 2]) {
-        for lane in 0..LANES.min(self.dims - vector * LANES) {
+        let first = vector * LANES;
+        let [floor, ceiling] = bounds;
+        // The bounds of lanes that hold no dim stay as wide as they are made.
+        let lanes = floor.iter_mut().zip(ceiling).zip(first..self.dims);
+        for ((floor, ceiling), dim) in lanes {
             let (mut low, mut high) = self.bands[k];
-            if let Some((least, greatest)) = self.extremes(k * self.dims + vector * LANES + lane) {
+            if let Some((least, greatest)) = self.extremes(k * self.dims + dim) {
                 low = low.max(least / self.units[k]);
                 high = high.min(greatest / self.units[k]);
             }
-            (bounds[0][lane], bounds[1][lane]) = (low, high);
+            (*floor, *ceiling) = (low, high);
         }
     }
 

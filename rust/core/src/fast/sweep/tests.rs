@@ -60,7 +60,7 @@ fn brute(
     }
     // Of those far away, only the ends are told.
     let near = |symbol: i64| (-65_536..65_536).contains(&symbol);
-    let ends = [found.keys().next(), found.keys().last()].map(|end| end.copied());
+    let ends = [found.keys().next(), found.keys().last()].map(Option::<&i64>::copied);
     all.symbols = found
         .into_iter()
         .filter(|&(symbol, _)| near(symbol) || ends.contains(&Some(symbol)))
