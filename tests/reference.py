@@ -102,6 +102,13 @@ def dct_quantize(chunks: Array, scale: float) -> tuple[Array, Array]:
     return np.around(scaled).astype(np.int64), near_half
 
 
+def windows(rows: Array, horizon: int) -> Array:
+    """Every window of one episode (R, D), one row apart: (R - H + 1, H, D)."""
+    if len(rows) < horizon:
+        return np.zeros((0, horizon, rows.shape[1]), rows.dtype)
+    return np.lib.stride_tricks.sliding_window_view(rows, horizon, axis=0).transpose(0, 2, 1)
+
+
 def pi052_normalize(chunks: Array) -> tuple[Array, Array, Array]:
     """``(normalised, q01, q99)`` of float32 ``(N, H, D)`` chunks by their own quantiles."""
     flat = chunks.reshape(-1, chunks.shape[-1])

@@ -26,7 +26,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> data.Config:
 
 def test_every_kernel_and_both_jobs_have_a_bench() -> None:
     rooms = {name.split("-")[0] for name in suite.SUITE}
-    assert rooms >= {"scan", "episodes", "fit", "quantile", "gather", "dct", "rank", "job"}
+    assert rooms >= {"scan", "episodes", "fit", "quantile", "gather", "dct", "sweep", "rank", "job"}
     for variant in data.VARIANTS:
         wanted = {f"scan-{variant}", f"scan-{variant}-1thread", f"episodes-{variant}"}
         assert wanted <= set(suite.SUITE)

@@ -18,10 +18,10 @@ import pytest
 
 import vlaprep
 from command_line import CLEAN, COMMAND, SMALL_FIT, execute, run, run_json
-from vlaprep import cli, cli_session, coordinate, jobs
+from vlaprep import cli, cli_options, cli_session, coordinate, jobs
 from vlaprep.speed import SPEED_PERCENTILES_PATH
 
-COMMANDS = ("speed", "fit", "inspect", "demo")
+COMMANDS = ("speed", "fit", "inspect", "audit", "demo")
 
 
 # ------------------------------------------------------------------------ streams, exit codes
@@ -198,9 +198,10 @@ def test_fit_has_every_argument_of_the_function_with_its_default() -> None:
         asked.pop(name)
     for name in ("advise", "scales", "vocab_sizes", "max_error", "max_tokens"):
         asked.pop(name)  # of vlaprep.advise_tokenizer
-    for name in ("dataset_repo_id", "coverage", "cache_dir"):  # one value only; no default there
+    for name in ("dataset_repo_id", "cache_dir"):  # no default there
         wanted.pop(name)
-    asked["nan"] = asked["nan"].value
+    for name in ("nan", "coverage"):
+        asked[name] = asked[name].value
     assert asked == wanted
     assert len(wanted) > 12
 
@@ -212,7 +213,7 @@ def test_fit_has_every_argument_of_the_function_with_its_default() -> None:
 def test_episodes_are_ids_and_ranges(text: str, ids: list[int], root: Path) -> None:
     answer = run_json("speed", root, "--dry-run", "--episodes", text)
     assert answer["episodes"] == len(ids)
-    assert cli._ids(text) == ids
+    assert cli_options.ids_of(text) == ids
 
 
 @pytest.mark.parametrize("text", ["", "a", "1:", ":5", "3:3", "-1", "1.5", "1,,2", "0:99999999999"])

@@ -247,7 +247,7 @@ def test_selections_that_name_nothing(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coverage": "all"}, "coverage='all' is not available"),
+        ({"coverage": "most"}, "coverage must be 'sample' or 'all', got 'most'"),
         ({"nan": "ignore"}, "'skip' or 'error'"),
         ({"n_samples": 0}, "n_samples must be at least 1"),
         ({"chunk_size": -1}, "chunk_size must be at least 1"),

@@ -93,6 +93,11 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "fit-10000": Bar({NUMPY: 10, GIGABPE: 1.3}),
         "fit-100000": Bar({NUMPY: 13, GIGABPE: 1.3}, lambda _: FIT_MEMORY),
     },
+    "every window": {
+        "sweep": Bar({NUMPY: 15}),
+        "sweep-rec": Bar({NUMPY: 15}, lambda _: 300 * MB),
+        "sweep-conv": Bar({NUMPY: 15}, lambda _: 300 * MB),
+    },
 }
 
 

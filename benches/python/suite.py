@@ -21,6 +21,7 @@ from paired import NUMPY, OURS, Case, assert_equal
 from peer_files import Draws
 from suite_codec import decode, encode, encode_call
 from suite_fit import fit
+from suite_sweep import sweep_dataset, sweep_rows
 from vlaprep._native import Reader
 from vlaprep.kernels import (
     bucketize,
@@ -321,6 +322,9 @@ SUITE: Mapping[str, Callable[[Config], Case]] = {
     "quantile-4.8M": partial(quantiles, False),
     "gather": gather,
     "dct": dct,
+    "sweep": sweep_rows,
+    "sweep-rec": partial(sweep_dataset, "rec"),
+    "sweep-conv": partial(sweep_dataset, "conv"),
     "rank-arrays": rank_arrays,
     "rank-lists": rank_lists,
     "rank-dicts": rank_dicts,

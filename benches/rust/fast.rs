@@ -1,4 +1,4 @@
-//! The transform, rounding, and the codec as a whole.
+//! The transform, rounding, the codec as a whole, and the sweep over every window.
 #![allow(missing_docs, reason = "the macros of criterion document nothing")]
 #![allow(
     clippy::expect_used,
@@ -11,7 +11,9 @@ use std::path::Path;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use vlaprep_benches::{DIMS, HORIZON, actions, criterion};
-use vlaprep_core::fast::{Codec, Dct, OnRange, Settings, Simd, Status, dct_quantize};
+use vlaprep_core::fast::{
+    Codec, Dct, OnRange, Settings, Simd, Status, Sweep, Symbols, dct_quantize,
+};
 use vlaprep_core::parallel::Interrupt;
 
 /// Dims of the tokenizer in `tests/golden/fast/arm7`.
@@ -78,5 +80,18 @@ fn codec(c: &mut Criterion) {
     }
 }
 
-criterion_group! { name = benches; config = criterion(); targets = transform, codec }
+fn sweep(c: &mut Criterion) {
+    let (rows, never) = (actions(10_049), Interrupt::never());
+    let known = || Some(Symbols::new(-71, vec![true; 143]));
+    for (name, simd) in [("portable", Simd::portable()), ("detected", Simd::detect())] {
+        let sweep = Sweep::with(simd, (HORIZON, DIMS), 10.0, known()).expect("a shape");
+        let run = || sweep.run(black_box(&rows), &[0..10_049], None, 1, &never);
+        assert_eq!(run().expect("finite").windows, 10_000);
+        c.bench_function(&format!("Sweep::run/10,000 x 50 x 14, {name}"), |b| {
+            b.iter(run);
+        });
+    }
+}
+
+criterion_group! { name = benches; config = criterion(); targets = transform, codec, sweep }
 criterion_main!(benches);

@@ -13,6 +13,7 @@ from vlaprep._native import __version__
 
 if TYPE_CHECKING:
     from vlaprep.advice import Advice, ScaleAdvice, advise_tokenizer
+    from vlaprep.audit import Audit, audit_tokenizer
     from vlaprep.codec import ActionCodec, ChunkStatus
     from vlaprep.dataset import Dataset, EpisodeTable, Finding, open_dataset
     from vlaprep.errors import (
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "ActionCodec": "codec",
     "Advice": "advice",
+    "Audit": "audit",
     "ChunkStatus": "codec",
     "Dataset": "dataset",
     "DatasetFormatError": "errors",
@@ -55,6 +57,7 @@ _HOMES = {
     "VocabularyError": "errors",
     "WaitTimeoutError": "errors",
     "advise_tokenizer": "advice",
+    "audit_tokenizer": "audit",
     "fit_fast_tokenizer": "fit",
     "open_dataset": "dataset",
     "sample_chunks": "sampling",
@@ -64,6 +67,7 @@ _HOMES = {
 __all__ = [
     "ActionCodec",
     "Advice",
+    "Audit",
     "ChunkStatus",
     "Dataset",
     "DatasetFormatError",
@@ -84,6 +88,7 @@ __all__ = [
     "WaitTimeoutError",
     "__version__",
     "advise_tokenizer",
+    "audit_tokenizer",
     "fit_fast_tokenizer",
     "open_dataset",
     "sample_chunks",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["PackageEngine"]
 
 _UNKNOWN = -1
+_CHARACTERS = 0xD800  # the first of those that are none
 
 
 class PackageEngine:
@@ -56,6 +57,13 @@ class PackageEngine:
                 f"{min_token + size - 1}, the last character that the vocabulary begins with"
             )
         self._symbols = Codec(None, scale, min_token, self.max_token, time_horizon)
+
+    def spells(self) -> NDArray[np.bool_]:
+        """As the native method."""
+        encode = self._tokenizer.encode
+        characters = map(chr, range(_CHARACTERS))
+        spelt = (self._decode(encode(one).ids) == one for one in characters)
+        return np.fromiter(spelt, np.bool_, _CHARACTERS)
 
     def encode(
         self, actions: NDArray[Any], on_range: str, num_threads: int

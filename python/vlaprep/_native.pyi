@@ -18,6 +18,7 @@ __all__ = [
     "integers_of_lists",
     "percentiles_by_task",
     "quantile",
+    "sweep_windows",
     "train_bpe",
 ]
 
@@ -51,6 +52,7 @@ class Codec:
     def __getnewargs__(self) -> tuple[str | None, float, int, int | None, int | None]: ...
     @property
     def max_token(self) -> int: ...
+    def spells(self) -> NDArray[np.bool_]: ...
     def encode(
         self, actions: ArrayLike, on_range: str = "clamp", num_threads: int = 1
     ) -> tuple[NDArray[np.int32], NDArray[np.int64], list[str]]: ...
@@ -94,6 +96,26 @@ def fit_bpe(
 def gather_chunks(
     rows: ArrayLike, first_row: ArrayLike, chunk_size: int, *, num_threads: int | None = None
 ) -> NDArray[np.float32]: ...
+def sweep_windows(
+    rows: ArrayLike,
+    lengths: ArrayLike,
+    chunk_size: int,
+    scale: float,
+    first_symbol: int = 0,
+    known: ArrayLike | None = None,
+    low: ArrayLike | None = None,
+    high: ArrayLike | None = None,
+    *,
+    num_threads: int | None = None,
+) -> tuple[
+    int,
+    int,
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.float64],
+    NDArray[np.int64],
+    float,
+]: ...
 def integers_of_lists(
     lists: list[Any],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None: ...

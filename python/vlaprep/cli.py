@@ -7,13 +7,28 @@ failed, 2 wrong usage, 3 a check found problems, 130 interrupted.
 from __future__ import annotations
 
 import os
-from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from vlaprep import __version__
+from vlaprep.cli_audit import audit_tables
+from vlaprep.cli_options import (
+    Coverage,
+    DatasetArgument,
+    DebugOption,
+    EpisodesOption,
+    ExcludeOption,
+    JsonOption,
+    NaN,
+    Normalized,
+    RevisionOption,
+    ThreadsOption,
+    Ties,
+    ids_of,
+    numbers_of,
+)
 from vlaprep.cli_session import FOUND
 from vlaprep.cli_session import session as open_session
 from vlaprep.cli_tables import (
@@ -26,8 +41,6 @@ from vlaprep.cli_tables import (
 )
 
 __all__ = ["app", "main"]
-
-MAX_IDS = 10_000_000
 
 app = typer.Typer(
     name="vlaprep",
@@ -48,73 +61,6 @@ def main() -> None:
     # transformers tells everybody who imports it that PyTorch is absent; no job here needs it.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     app(prog_name="vlaprep")
-
-
-# ----------------------------------------------------------------------------------- options
-
-
-class Ties(str, Enum):
-    """Values of ``--ties``."""
-
-    right = "right"
-    mid = "mid"
-
-
-class NaN(str, Enum):
-    """Values of ``--nan``."""
-
-    skip = "skip"
-    error = "error"
-
-
-DatasetArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATASET",
-        help="Folder of a LeRobot dataset (v2.0, v2.1, v3.0), or its id on the Hub: org/name.",
-    ),
-]
-RevisionOption = Annotated[
-    str | None, typer.Option(metavar="REV", help="Branch, tag or commit of a dataset on the Hub.")
-]
-EpisodesOption = Annotated[
-    str | None,
-    typer.Option(metavar="IDS", help="Only these, such as 0:100,105 for 0 to 99 and 105."),
-]
-ThreadsOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Bound on threads that read. Default: VLAPREP_NUM_THREADS, or all."),
-]
-JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on stdout, and no tables.")
-]
-DebugOption = Annotated[
-    bool, typer.Option("--debug", envvar="VLAPREP_DEBUG", help="Show where an error comes from.")
-]
-
-
-def _ids(text: str | None) -> list[int] | None:
-    """Read ids and half-open ranges, as the splits in ``meta/info.json`` write them."""
-    if text is None:
-        return None
-    ids: set[int] = set()
-    for part in text.strip("[] ").split(","):
-        begin, colon, end = (piece.strip() for piece in part.partition(":"))
-        if not begin.isdecimal() or (colon and not end.isdecimal()):
-            raise typer.BadParameter(f"{part!r} is neither an id nor a range such as 0:100")
-        chosen = range(int(begin), int(end) if colon else int(begin) + 1)
-        if not 0 < len(chosen) <= MAX_IDS:
-            raise typer.BadParameter(f"{part!r} names {len(chosen)} episodes")
-        ids.update(chosen)
-    return sorted(ids)
-
-
-def _numbers(text: str, kind: type[float]) -> list[float]:
-    """Read numbers with commas between them."""
-    try:
-        return [kind(part) for part in text.strip("[] ").split(",")]
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list such as 5,10,20") from None
 
 
 # ---------------------------------------------------------------------------------- commands
@@ -179,7 +125,7 @@ def speed(
       vlaprep speed ~/data/fold_towel --dry-run
       vlaprep speed ~/data/fold_towel
     """  # noqa: D301
-    selection = _ids(episodes)
+    selection = ids_of(episodes)
     with open_session("speed", as_json=as_json, debug=debug) as session:
         from vlaprep.dataset import open_dataset
         from vlaprep.jobs import run_speed
@@ -221,9 +167,14 @@ def fit(
         str, typer.Option(metavar="COLUMN", help="Column of the actions.")
     ] = "action",
     episodes: EpisodesOption = None,
-    exclude_episodes: Annotated[
-        str | None, typer.Option(metavar="IDS", help="None of these, whatever --episodes says.")
-    ] = None,
+    exclude_episodes: ExcludeOption = None,
+    coverage: Annotated[
+        Coverage,
+        typer.Option(
+            help="Fit on the chunks drawn, or also on one window for each coefficient that they "
+            "lack, so that all of the dataset can be encoded."
+        ),
+    ] = Coverage.sample,
     nan: Annotated[
         NaN, typer.Option(help="Windows with NaN, infinity or null: leave out, or refuse.")
     ] = NaN.skip,
@@ -306,8 +257,8 @@ def fit(
         "chunk_size": chunk_size,
         "seed": seed,
         "action_key": action_key,
-        "episodes": _ids(episodes),
-        "exclude_episodes": _ids(exclude_episodes),
+        "episodes": ids_of(episodes),
+        "exclude_episodes": ids_of(exclude_episodes),
         "nan": nan.value,
         "num_threads": num_threads,
     }
@@ -315,7 +266,7 @@ def fit(
     if not advise and any(value is not None for value in wanted.values()):
         raise typer.BadParameter("--max-error and --max-tokens are for --advise")
     if advise:
-        wanted |= {"scales": _numbers(scales, float), "vocab_sizes": _numbers(vocab_sizes, int)}
+        wanted |= {"scales": numbers_of(scales, float), "vocab_sizes": numbers_of(vocab_sizes, int)}
         with open_session("fit", as_json=as_json, debug=debug) as session:
             from vlaprep.advice import advise_tokenizer
             from vlaprep.advice_tables import advice_tables
@@ -331,6 +282,7 @@ def fit(
         "vocab_size": vocab_size,
         "max_token_length": max_token_length,
         "compatible": compatible,
+        "coverage": coverage.value,
         "trust_remote_code": trust_remote_code,
         "wait_timeout_s": wait_timeout_s,
     }
@@ -392,7 +344,7 @@ def inspect(
       vlaprep inspect org/name --column action --column observation.velocity
       vlaprep inspect org/name --no-stats --strict --json
     """  # noqa: D301
-    selection = _ids(episodes)
+    selection = ids_of(episodes)
     if no_stats and column:
         raise typer.BadParameter("--column asks for statistics, --no-stats for none")
     with open_session("inspect", as_json=as_json, debug=debug) as session:
@@ -421,6 +373,69 @@ def inspect(
             *(statistics_tables(stats, show_all=show_all) for stats in told),
         )
         if strict and any(finding["warning"] for finding in about["findings"]):
+            raise typer.Exit(FOUND)
+
+
+@app.command()
+def audit(
+    tokenizer: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOKENIZER",
+            help="Folder of a FAST tokenizer, by vlaprep or another, or its id on the Hub.",
+        ),
+    ],
+    dataset: DatasetArgument,
+    chunk_size: Annotated[
+        int | None, typer.Option(min=1, help="Frames of a window. Default: the tokenizer's own.")
+    ] = None,
+    action_key: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the actions.")
+    ] = "action",
+    episodes: EpisodesOption = None,
+    exclude_episodes: ExcludeOption = None,
+    normalization: Annotated[
+        Normalized,
+        typer.Option(
+            help="As stored beside the tokenizer, by a sample as in a fit, or none. auto: as "
+            "stored, if it is, else by a sample."
+        ),
+    ] = Normalized.auto,
+    n_samples: Annotated[int, typer.Option(min=1, help="Chunks of such a sample.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of its draws.")] = 42,
+    revision: RevisionOption = None,
+    num_threads: ThreadsOption = None,
+    as_json: JsonOption = False,
+    debug: DebugOption = False,
+) -> None:
+    """Find what a tokenizer cannot encode exactly of a dataset.
+
+    Every window of the dataset is looked at, one frame apart. Exits with 3 where a window holds a
+    coefficient outside the tokenizer's range, or one that its vocabulary cannot spell.
+
+    \b
+    Example: does last month's tokenizer still do for this month's episodes?
+      vlaprep audit tokenizers/0123456789abcdef ~/data/fold_towel
+    """  # noqa: D301
+    options: dict[str, Any] = {
+        "chunk_size": chunk_size,
+        "action_key": action_key,
+        "episodes": ids_of(episodes),
+        "exclude_episodes": ids_of(exclude_episodes),
+        "normalization": normalization.value,
+        "n_samples": n_samples,
+        "seed": seed,
+        "revision": revision,
+        "num_threads": num_threads,
+    }
+    with open_session("audit", as_json=as_json, debug=debug) as session:
+        from vlaprep.audit import audit_tokenizer
+
+        session.say(f"reading {dataset}")
+        found = audit_tokenizer(tokenizer, dataset, **options)
+        told = found.to_dict()
+        session.finish(told, audit_tables(told))
+        if not found.ok:
             raise typer.Exit(FOUND)
 
 

@@ -139,6 +139,7 @@ def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> 
         "fitted on": f"{draws['chunks']:,} chunks of {horizon} frames, {dim} dims each, drawn from "
         f"{draws['episodes']:,} episodes",
         "left out": ", ".join(_left_out(draws)),
+        "coverage": _coverage(result.get("coverage")),
         "vocabulary": f"{_count(tokens['vocabulary'])} tokens; coefficients from "
         f"{tokens['min_token']} to {tokens['max_token']}",
         "a chunk": f"{horizon * dim:,} numbers become {per_chunk['mean']:.1f} tokens on average: "
@@ -165,6 +166,12 @@ def _left_out(draws: Mapping[str, Any]) -> Iterable[str]:
         yield f"{draws['episodes_too_short']:,} episodes that are too short"
     if draws["windows_skipped"]:
         yield f"{draws['windows_skipped']:,} windows that are not finite"
+
+
+def _coverage(told: Mapping[str, Any] | None) -> str:
+    if told is None:
+        return ""
+    return f"all {told['windows']:,} windows, by {len(told['chunks_added']):,} beside the draws"
 
 
 def _dim_table(result: Mapping[str, Any], dims: Sequence[str] | None) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from vlaprep import fit_report
 from vlaprep.coordinate import compute_once
 from vlaprep.fit_base import FIT_DEFAULTS, open_base
-from vlaprep.fit_build import build_tokenizer, normalization_identity
+from vlaprep.fit_build import build_tokenizer, fit_normalization, normalization_identity
+from vlaprep.fit_cover import cover_sample
 from vlaprep.fit_sample import draw_sample, selected_episodes
 from vlaprep.sampling import MOST_DRAWS
 
@@ -86,8 +87,11 @@ def fit_fast_tokenizer(
     compatible : bool
         Let the built-in processor's vocabulary be larger than `vocab_size` where its alphabet alone
         is, as the published class does. Without it that is an error, before any training.
-    coverage : {"sample"}
-        Which chunks are fitted on.
+    coverage : {"sample", "all"}
+        Which chunks are fitted on: those drawn, as in the reference; or beside them one window for
+        each quantised coefficient that occurs anywhere in the dataset and in no chunk drawn, so
+        that every window of it is encoded exactly. That reads all actions, twice for a new fit, and
+        is checked; draws and normalisation stay the same.
     nan : {"skip", "error"}
         What to do with windows that hold NaN, infinity or null: leave them out with one warning
         that gives their share, and draw on; or refuse.
@@ -118,7 +122,7 @@ def fit_fast_tokenizer(
         Every episode is shorter than `chunk_size`, or no window drawn is finite.
     VocabularyError
         The range of quantised coefficients, or the alphabet made of it, does not fit into
-        `vocab_size`.
+        `vocab_size`; or, for ``coverage="all"``, the fitted tokenizer cannot encode all windows.
     TokenizerFormatError
         The base cannot be loaded, or the saved tokenizer does not give back what was encoded.
     ImportError
@@ -226,8 +230,8 @@ class _Plan:
             raise ValueError(f"seed must not be negative, got {self.seed}")
         if not (math.isfinite(self.scale) and self.scale > 0):
             raise ValueError(f"scale must be a positive number, got {self.scale}")
-        if self.coverage != "sample":
-            raise ValueError(f"coverage={self.coverage!r} is not available; it must be 'sample'")
+        if self.coverage not in ("sample", "all"):
+            raise ValueError(f"coverage must be 'sample' or 'all', got {self.coverage!r}")
         if self.nan not in ("skip", "error"):
             raise ValueError(f"nan must be 'skip' or 'error', got {self.nan!r}")
 
@@ -292,8 +296,9 @@ class _Source:
         )
 
     def draw(self, plan: _Plan, dataset: Dataset | None = None) -> Sample:
-        return draw_sample(
-            dataset or self.open(),
+        dataset = dataset or self.open()
+        sample = draw_sample(
+            dataset,
             label=self.label,
             exclude=self.exclude,
             action_key=plan.action_key,
@@ -302,6 +307,18 @@ class _Source:
             seed=plan.seed,
             nan=plan.nan,
         )
+        if plan.coverage == "sample":
+            return sample
+        cover = cover_sample(
+            dataset,
+            sample,
+            action_key=plan.action_key,
+            chunk_size=plan.chunk_size,
+            scale=plan.scale,
+            normalization=fit_normalization(sample),
+            num_threads=self.num_threads,
+        )
+        return replace(sample, cover=cover)
 
     def identity(self, sample: Sample | None) -> dict[str, Any]:
         """Tell these data from any other, wherever they are mounted."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from vlaprep.coordinate import Ranks
 from vlaprep.errors import TokenizerFormatError
+from vlaprep.fit_cover import check_cover
 from vlaprep.fit_report import write_report
 from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
 from vlaprep.progress import progress
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from vlaprep.fit_base import Base
     from vlaprep.fit_sample import Sample
 
-__all__ = ["build_tokenizer", "normalization_identity"]
+__all__ = ["build_tokenizer", "fit_normalization", "normalization_identity"]
 
 CONVENTION, MODE = "pi052", "QUANTILES"
 CHECKED_CHUNKS = 256
@@ -38,6 +39,11 @@ def normalization_identity() -> dict[str, Any]:
         "rule_version": CONVENTIONS[CONVENTION].rule_version,
         "format_version": FORMAT_VERSION,
     }
+
+
+def fit_normalization(sample: Sample) -> Normalization:
+    """Take the statistics of a fit; chunks that were not drawn have no part in them."""
+    return Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
 
 
 def build_tokenizer(
@@ -74,19 +80,28 @@ def build_tokenizer(
     ------
     TokenizerFormatError
         What was saved does not give back what was encoded.
+    VocabularyError
+        The range of coefficients does not fit into the vocabulary; or the whole dataset is to be
+        covered, and a window of it cannot be encoded.
     """
+    cover = sample.cover
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
         stage("fit: normalise")
-        norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
+        norm = fit_normalization(sample)
         chunks = sample.chunks
         some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
         raw = chunks[some]
         clipped = norm.normalize_in_place(chunks)
+        added = [] if cover is None else [norm.normalize(cover.chunks)]
         stage("fit: train")
-        processor = base.fit(chunks, settings, num_threads)
+        corpus = np.concatenate([chunks, *added]) if added else chunks
+        processor = base.fit(corpus, settings, num_threads)
+        del corpus
         processor.save_pretrained(str(folder))
         stage("fit: check")
         ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
+        if cover is not None:
+            check_cover(cover, folder, norm)
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,
@@ -94,6 +109,7 @@ def build_tokenizer(
     }
     results = {
         "draws": sample.summary(chunk_size),
+        **({} if cover is None else {"coverage": cover.summary()}),
         "normalization": normalization,
         "tokens": _tell_tokens(processor, ids, math.prod(chunks.shape[1:])),
         "reconstruction": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vlaprep.dataset import Dataset
+    from vlaprep.fit_cover import Cover
 
     _Windows = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
 
-__all__ = ["Sample", "draw_sample", "selected_episodes"]
+__all__ = ["Sample", "draw_sample", "select_table", "selected_episodes"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ class Sample:
         Ids and lengths of the episodes that could be drawn from.
     drawn, skipped : int
         Windows drawn in all, and how many of them were left out for NaN, infinity or null.
+    cover : Cover, optional
+        Windows that are fitted on beside those drawn, so that all of the dataset can be encoded.
     """
 
     chunks: NDArray[np.float32]
@@ -54,10 +57,14 @@ class Sample:
     table: tuple[NDArray[np.int64], NDArray[np.int64]]
     drawn: int
     skipped: int
+    cover: Cover | None = None
 
     def digest(self) -> str:
         """SHA-256 over all that a fit sees of the data; the place it was read from is not in it."""
-        return digest_arrays(*self.table, self.episode_index, self.start, self.chunks)
+        arrays: list[NDArray[Any]] = [*self.table, self.episode_index, self.start, self.chunks]
+        if (cover := self.cover) is not None:
+            arrays += [cover.episode_index, cover.start, cover.chunks]
+        return digest_arrays(*arrays)
 
     def summary(self, chunk_size: int) -> dict[str, int]:
         """Count the draws, for the report."""
@@ -133,12 +140,7 @@ def draw_sample(
     NoChunksError
         All episodes are too short, or none of the windows drawn is finite.
     """
-    if action_key not in dataset.columns:
-        raise DatasetFormatError(
-            f"there is no action column {action_key!r} in dataset {label}; it has: "
-            f"{', '.join(dataset.columns)}; choose one with action_key="
-        )
-    table = _table(dataset, exclude, label)
+    table = select_table(dataset, exclude, label, action_key)
     limit = max(MAX_DRAWS_PER_CHUNK * n_samples, MIN_DRAWS)
     want = {"chunk_size": chunk_size, "n_samples": n_samples, "seed": seed}
     kept: list[_Windows] = []
@@ -172,9 +174,15 @@ def draw_sample(
     return Sample(chunks, episode, start, table, drawn, drawn - finite)
 
 
-def _table(
-    dataset: Dataset, exclude: Iterable[int], label: str
+def select_table(
+    dataset: Dataset, exclude: Iterable[int], label: str, action_key: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Give ids and lengths of the episodes that are not left out, of a dataset with that column."""
+    if action_key not in dataset.columns:
+        raise DatasetFormatError(
+            f"there is no action column {action_key!r} in dataset {label}; it has: "
+            f"{', '.join(dataset.columns)}; choose one with action_key="
+        )
     ids, lengths = dataset.episodes.episode_index, dataset.episodes.length
     keep = ~np.isin(ids, list(exclude))
     if len(ids) and not keep.any():

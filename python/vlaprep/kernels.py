@@ -13,6 +13,7 @@ from vlaprep._native import (
     gather_chunks,
     percentiles_by_task,
     quantile,
+    sweep_windows,
     train_bpe,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "gather_chunks",
     "percentiles_by_task",
     "quantile",
+    "sweep_windows",
     "train_bpe",
 ]

@@ -107,6 +107,13 @@ impl Codec {
         self.inner.max_token()
     }
 
+    /// Of each coefficient from ``min_token`` on, up to the last that can be a character, whether the
+    /// vocabulary can spell it.
+    fn spells<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<bool>>> {
+        let spells = gate::run(py, |_| Ok(self.inner.spells()))?;
+        Ok(column(py, spells))
+    }
+
     /// Ids of chunks (B, H, D): ``(ids, offsets, warnings)``, the ids of all chunks in one array.
     #[pyo3(signature = (actions, on_range="clamp", num_threads=1))]
     fn encode<'py>(

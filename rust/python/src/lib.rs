@@ -10,6 +10,7 @@ mod fit;
 mod gate;
 mod lists;
 mod stats;
+mod sweep;
 mod threads;
 
 /// The compiled part of vlaprep.
@@ -29,6 +30,8 @@ mod _native {
     use crate::lists::integers_of_lists;
     #[pymodule_export]
     use crate::stats::{bucketize, percentiles_by_task, quantile};
+    #[pymodule_export]
+    use crate::sweep::sweep_windows;
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -167,6 +167,17 @@ impl Codec {
         self.max_token
     }
 
+    /// Of each coefficient from `min_token` on, up to the last that can be a character, whether the
+    /// vocabulary can spell it, and so whether it comes back from its ids.
+    #[must_use]
+    pub fn spells(&self) -> Vec<bool> {
+        let spells = |symbol| match &self.tokens {
+            Tokens::Merged(merged) => merged.0.spells(symbol),
+            Tokens::Plain => true,
+        };
+        (0..=LARGEST).map(spells).collect()
+    }
+
     /// Appends what stands for the symbols of a chunk, and gives the lowest symbol that was left out;
     /// `scratch.marks` are set here.
     pub(super) fn write(

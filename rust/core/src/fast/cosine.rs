@@ -46,8 +46,18 @@ impl Weights {
         if k == 0 {
             return self.constant;
         }
+        self.mirrored(k * (2 * t + 1))
+    }
+
+    /// `2·cos(π·k / H)`, of which each sample of frequency `k` is made from the two before it.
+    pub(super) fn turn(&self, k: usize) -> f64 {
+        2.0 * self.mirrored(2 * k) / self.quarter[0]
+    }
+
+    /// `√(2/H) · cos(π·phase / 2H)`.
+    fn mirrored(&self, phase: usize) -> f64 {
         let h = self.horizon;
-        let phase = k * (2 * t + 1) % (4 * h); // the period
+        let phase = phase % (4 * h); // the period
         let phase = phase.min(4 * h - phase);
         if phase <= h {
             self.quarter[phase]

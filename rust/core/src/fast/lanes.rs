@@ -21,6 +21,10 @@ pub(super) trait Lanes: Copy {
     fn times(self, other: Self) -> Self;
     /// Moves what is below or above to the bound; what is no number becomes the lower one.
     fn clamped(self, low: Self, high: Self) -> Self;
+    /// The lower of two; the other one where they are alike.
+    fn lower(self, other: Self) -> Self;
+    /// The higher of two; the other one where they are alike.
+    fn higher(self, other: Self) -> Self;
     /// The bits in which they differ.
     fn unlike(self, other: Self) -> Self;
     /// The bits that are set in either.
@@ -80,6 +84,14 @@ impl Lanes for Portable {
     fn clamped(self, low: Self, high: Self) -> Self {
         let above = self.with(low, |a, low| if a > low { a } else { low });
         above.with(high, |a, high| if a < high { a } else { high })
+    }
+    #[inline(always)]
+    fn lower(self, other: Self) -> Self {
+        self.with(other, |a, b| if a < b { a } else { b })
+    }
+    #[inline(always)]
+    fn higher(self, other: Self) -> Self {
+        self.with(other, |a, b| if a > b { a } else { b })
     }
     #[inline(always)]
     fn unlike(self, other: Self) -> Self {
@@ -171,6 +183,14 @@ mod avx2 {
         fn clamped(self, low: Self, high: Self) -> Self {
             // Where one is no number both give the second.
             Self(avx2!(_mm256_min_pd(_mm256_max_pd(self.0, low.0), high.0)))
+        }
+        #[inline(always)]
+        fn lower(self, other: Self) -> Self {
+            Self(avx2!(_mm256_min_pd(self.0, other.0)))
+        }
+        #[inline(always)]
+        fn higher(self, other: Self) -> Self {
+            Self(avx2!(_mm256_max_pd(self.0, other.0)))
         }
         #[inline(always)]
         fn unlike(self, other: Self) -> Self {

@@ -13,6 +13,7 @@ mod pretokenize;
 mod quantize;
 mod range;
 mod runs;
+mod sweep;
 mod unicode;
 
 pub use bpe::{Status, Trained, Trainer, Words};
@@ -22,3 +23,4 @@ pub use fit::{Chunks, Fit, Fitted};
 pub use lanes::Simd;
 pub use quantize::dct_quantize;
 pub use range::OnRange;
+pub use sweep::{Extreme, Run, Seen, Sweep, Swept, Symbols, Window};

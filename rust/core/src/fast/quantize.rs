@@ -66,7 +66,7 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
 }
 
 /// Added to a number below 2^51, it leaves the nearest whole number, half to even, in the low bits.
-const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
+pub(super) const ROUNDING: f64 = 1.5 * (1_u64 << 52) as f64;
 
 /// What coefficients are rounded to: whole numbers, less `zero`, modulo their range.
 pub(super) trait Symbol: Copy {

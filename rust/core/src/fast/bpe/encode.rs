@@ -105,6 +105,11 @@ impl Encoder {
         self.backtrack.is_some()
     }
 
+    /// Whether the vocabulary has all atoms of a symbol.
+    pub(crate) fn spells(&self, symbol: u16) -> bool {
+        self.alphabet.spell(symbol, &mut Vec::new())
+    }
+
     /// Appends the ids of a chunk; `scratch.marks` are the places that do not hold the run symbol.
     ///
     /// The vocabulary may lack atoms of symbols, which encoding then leaves out: gives the lowest of

@@ -1,0 +1,314 @@
+"""Which windows of a dataset a tokenizer cannot encode exactly.
+
+A tokenizer knows the quantised coefficients between its smallest and its largest one whose bytes
+its vocabulary holds. Any other is moved or lost in encoding, and the chunk comes back as another
+motion, or not at all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from operator import index
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vlaprep.codec import ActionCodec
+from vlaprep.errors import NoChunksError, TokenizerFormatError
+from vlaprep.fit_report import REPORT_NAME
+from vlaprep.fit_sample import draw_sample, select_table, selected_episodes
+from vlaprep.normalization import Normalization
+from vlaprep.sweep import Symbols, Windows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+    from vlaprep.dataset import Dataset
+
+__all__ = ["Audit", "EpisodeAudit", "audit_tokenizer", "encodable_symbols"]
+
+NORMALIZATIONS = ("auto", "stored", "sample", "none")
+
+
+@dataclass(frozen=True)
+class EpisodeAudit:
+    """An episode with windows that cannot be encoded exactly.
+
+    Parameters
+    ----------
+    episode_index : int
+        Its id.
+    windows : int
+        Its windows, those that are not finite among them.
+    unencodable : int
+        How many of them cannot be encoded.
+    first_start : int
+        First frame of the first one.
+    """
+
+    episode_index: int
+    windows: int
+    unencodable: int
+    first_start: int
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What a tokenizer can encode of a dataset.
+
+    Parameters
+    ----------
+    tokenizer, dataset : str
+        What was looked at.
+    chunk_size, action_dim : int
+        Shape of the windows.
+    scale : float
+        Quantisation steps per unit of a coefficient.
+    min_token, max_token : int
+        Smallest and largest coefficient that the tokenizer can encode.
+    normalization : {"stored", "sample", "none", "given"}
+        Where the normalisation comes from.
+    episodes, episodes_too_short : int
+        Episodes selected, and those without any window.
+    windows, windows_skipped : int
+        Windows of finite values, and those left out for NaN, infinity or null.
+    unencodable : int
+        Windows that hold a coefficient which the tokenizer cannot encode.
+    missing : dict of int to tuple of int
+        These coefficients, ascending, each with episode and first frame of the first window that
+        holds it. Of those beyond ±65,536 only the lowest and the highest.
+    by_episode : tuple of EpisodeAudit
+        Episodes with such windows, in the order of the dataset.
+    runs : int64 array, shape (N, 3)
+        These windows, as runs: episode, first start, start behind the last.
+    """
+
+    tokenizer: str
+    dataset: str
+    chunk_size: int
+    action_dim: int
+    scale: float
+    min_token: int
+    max_token: int
+    normalization: str
+    episodes: int
+    episodes_too_short: int
+    windows: int
+    windows_skipped: int
+    unencodable: int
+    missing: dict[int, tuple[int, int]]
+    by_episode: tuple[EpisodeAudit, ...]
+    runs: NDArray[np.int64] = field(repr=False, compare=False)
+
+    @property
+    def share(self) -> float:
+        """Share of the windows that cannot be encoded exactly, in [0, 1]."""
+        return self.unencodable / self.windows if self.windows else 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every window is encoded exactly."""
+        return not self.unencodable
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but `runs` as JSON types."""
+        fields = asdict(self)
+        del fields["runs"]
+        fields["missing"] = [
+            {"coefficient": coefficient, "episode_index": episode, "start": start}
+            for coefficient, (episode, start) in self.missing.items()
+        ]
+        fields["by_episode"] = [asdict(episode) for episode in self.by_episode]
+        return {**fields, "share": self.share}
+
+
+def encodable_symbols(folder: str | PathLike[str]) -> tuple[float, Symbols]:
+    """Tell the scale of a saved tokenizer, and the coefficients that it encodes exactly.
+
+    Those from its smallest to its largest one whose bytes are in the vocabulary; the published
+    class saves no largest one and encodes whatever its vocabulary can spell.
+
+    Raises
+    ------
+    TokenizerFormatError
+        It cannot be loaded, or can encode nothing.
+    """
+    codec = ActionCodec.from_pretrained(Path(folder))
+    config = json.loads((Path(folder).expanduser() / "processor_config.json").read_text("utf-8"))
+    spells = codec._engine.spells()
+    if config.get("max_token") is not None and codec.max_token is not None:
+        spells = spells[: codec.max_token - codec.min_token + 1]
+    if not spells.any():
+        raise TokenizerFormatError(f"the vocabulary of {folder} can spell no coefficient at all")
+    return codec.scale, Symbols(codec.min_token, spells)
+
+
+def audit_tokenizer(
+    tokenizer: str | PathLike[str],
+    dataset: str | PathLike[str],
+    *,
+    chunk_size: int | None = None,
+    action_key: str = "action",
+    episodes: Iterable[int] | None = None,
+    exclude_episodes: Iterable[int] | None = None,
+    normalization: str | Normalization = "auto",
+    n_samples: int = 1024,
+    seed: int = 42,
+    revision: str | None = None,
+    num_threads: int | None = None,
+) -> Audit:
+    """Find the windows of a dataset that a tokenizer cannot encode exactly.
+
+    Looks at every window, one frame apart, so it reads all actions once; what is in memory does not
+    grow with the dataset.
+
+    Parameters
+    ----------
+    tokenizer : path-like or str
+        Folder that vlaprep, LeRobot or the published FAST class saved, or its id on the Hub.
+    dataset : path-like or str
+        Folder of a LeRobot dataset, or its id on the Hub.
+    chunk_size : int, optional
+        Frames of a window. By default the tokenizer's own time horizon.
+    action_key : str
+        Column of the actions.
+    episodes, exclude_episodes : iterable of int, optional
+        Episodes to look at, all by default, and episodes to leave out, which wins.
+    normalization : {"auto", "stored", "sample", "none"} or Normalization
+        How actions are normalised: as stored beside the tokenizer; by the statistics of a sample,
+        as a fit does; not at all. ``"auto"`` is as stored if it is, else by a sample.
+    n_samples, seed : int
+        Size of such a sample, and seed of its draws.
+    revision : str, optional
+        Branch, tag or commit of the dataset on the Hub.
+    num_threads : int, optional
+        Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
+        It does not change the answer.
+
+    Returns
+    -------
+    Audit
+
+    Raises
+    ------
+    TokenizerFormatError
+        The tokenizer cannot be loaded, or has no stored normalisation where that is asked for.
+    DatasetNotFoundError, DatasetFormatError, EpisodeSelectionError
+        The dataset is absent, cannot be read, or has no such column or episodes.
+    NoChunksError
+        There is no window to look at.
+    ValueError
+        No chunk size is known; or the actions have another width than the tokenizer was fitted to.
+
+    Examples
+    --------
+    >>> import vlaprep
+    >>> audit = vlaprep.audit_tokenizer(
+    ...     "tests/golden/fast/arm7/processor", "datasets/pusht", chunk_size=50
+    ... )  # doctest: +SKIP
+    >>> audit.share  # doctest: +SKIP
+    0.0
+    """
+    from vlaprep.dataset import open_dataset
+
+    if isinstance(normalization, str) and normalization not in NORMALIZATIONS:
+        names = ", ".join(NORMALIZATIONS)
+        raise ValueError(f"normalization must be one of {names}, got {normalization!r}")
+    keep, exclude = selected_episodes(episodes, exclude_episodes)
+    folder = _folder(tokenizer)
+    codec = ActionCodec.from_pretrained(folder)
+    scale, known = encodable_symbols(folder)
+    horizon = codec.time_horizon if chunk_size is None else index(chunk_size)
+    if horizon is None:
+        raise ValueError(f"{tokenizer} does not say its time horizon: pass chunk_size=")
+    if horizon < 1:
+        raise ValueError(f"chunk_size must be at least 1, got {horizon}")
+    opened = open_dataset(dataset, revision=revision, episodes=keep, num_threads=num_threads)
+    label = str(dataset)
+    table = select_table(opened, exclude, label, action_key)
+    if not (table[1] >= horizon).any():
+        raise NoChunksError(
+            f"there is no window of chunk_size={horizon}: the longest of {len(table[0])} episodes "
+            f"has {max(table[1].tolist(), default=0)} frames (dataset {label})"
+        )
+    width = opened.read_chunks(table[0][:1], [0], 1, action_key).shape[2]
+    if codec.action_dim not in (None, width):
+        raise ValueError(
+            f"column {action_key!r} of dataset {label} has {width} dims, but tokenizer {tokenizer} "
+            f"was fitted to {codec.action_dim}: pad or cut as in the fit, or fit anew"
+        )
+    draw = {"chunk_size": horizon, "n_samples": index(n_samples), "seed": index(seed)}
+    origin, norm = _normalization(
+        normalization, folder, opened, label=label, exclude=exclude, action_key=action_key, **draw
+    )
+    swept = Windows(opened, action_key, horizon, *table, num_threads).sweep(
+        scale=scale, known=known, normalization=norm
+    )
+    if not swept.windows:
+        raise NoChunksError(
+            f"all {swept.skipped} windows of chunk_size={horizon} in column {action_key!r} of "
+            f"dataset {label} hold NaN, infinity or null"
+        )
+    ends = [known.first + place for place in np.flatnonzero(known.known)[[0, -1]].tolist()]
+    return Audit(
+        tokenizer=str(tokenizer),
+        dataset=label,
+        chunk_size=horizon,
+        action_dim=width,
+        scale=scale,
+        min_token=ends[0],
+        max_token=ends[1],
+        normalization=origin,
+        episodes=len(table[0]),
+        episodes_too_short=int((table[1] < horizon).sum()),
+        windows=swept.windows,
+        windows_skipped=swept.skipped,
+        unencodable=swept.windows_outside,
+        missing={symbol: (episode, start) for symbol, episode, start in swept.symbols.tolist()},
+        by_episode=_by_episode(swept.outside, *table, horizon),
+        runs=swept.outside,
+    )
+
+
+def _folder(tokenizer: str | PathLike[str]) -> Path:
+    folder = Path(tokenizer).expanduser()
+    if folder.is_dir() or not isinstance(tokenizer, str):
+        return folder
+    from vlaprep import hub
+
+    return hub.download_tokenizer(tokenizer)[0] if hub.is_repo_id(tokenizer) else folder
+
+
+def _normalization(
+    wanted: str | Normalization, folder: Path, dataset: Dataset, **draw: Any
+) -> tuple[str, Normalization | None]:
+    """Find the normalisation, and say where it comes from."""
+    from vlaprep.fit_build import fit_normalization
+
+    if isinstance(wanted, Normalization):
+        return "given", wanted
+    if wanted == "none":
+        return wanted, None
+    if wanted == "stored" or (wanted == "auto" and (folder / REPORT_NAME).exists()):
+        return "stored", Normalization.from_pretrained(folder)
+    return "sample", fit_normalization(draw_sample(dataset, nan="skip", **draw))
+
+
+def _by_episode(
+    runs: NDArray[np.int64], ids: NDArray[np.int64], lengths: NDArray[np.int64], chunk_size: int
+) -> tuple[EpisodeAudit, ...]:
+    """Sum up runs, which are in the order of the dataset, by episode."""
+    first = np.flatnonzero(np.r_[True, np.diff(runs[:, 0]) != 0][: len(runs)])
+    if not len(first):
+        return ()
+    counts = np.add.reduceat(runs[:, 2] - runs[:, 1], first).tolist()
+    windows = dict(zip(ids.tolist(), (lengths - chunk_size + 1).tolist(), strict=True))
+    return tuple(
+        EpisodeAudit(episode, windows[episode], count, start)
+        for (episode, start, _), count in zip(runs[first].tolist(), counts, strict=True)
+    )
