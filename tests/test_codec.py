@@ -17,7 +17,7 @@ import pytest
 import vlaprep
 from action_chunks import D, H, Tensor, fitted, smooth, warnings_in
 from test_structure import in_fresh_process
-from vlaprep import ActionCodec, ChunkStatus, errors
+from vlaprep import ActionCodec, ChunkStatus, errors, kernels, processing_action_tokenizer
 from vlaprep import codec as codec_module
 from vlaprep._codec_package import PackageEngine
 from vlaprep.processing_action_tokenizer import FastActionProcessor, quantize
@@ -134,6 +134,44 @@ def test_an_empty_batch_gives_no_ids(codec: ActionCodec) -> None:
 def test_other_shapes_are_refused(shape: tuple[int, ...], codec: ActionCodec) -> None:
     with pytest.raises(ValueError, match="shape"):
         codec.encode_batch(np.zeros(shape))
+
+
+def test_a_whole_dataset_is_no_chunk(
+    codec: ActionCodec, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transform would need a matrix of steps x steps."""
+    rows = np.zeros((100_000, D))
+    free = dataclasses.replace(codec, time_horizon=None)
+    messages = set()
+    for native in (processing_action_tokenizer.Codec, None):
+        monkeypatch.setattr(processing_action_tokenizer, "Codec", native)
+        for call in (
+            lambda: codec.encode_batch(rows),
+            lambda: free.encode_batch(rows),
+            lambda: codec.decode_batch([[1]], time_horizon=100_000),
+            lambda: fitted()(rows),
+            lambda: fitted().decode([[1]], time_horizon=100_000),
+            lambda: FastActionProcessor.fit([rows]),
+            lambda: kernels.dct_quantize(rows[None], 10),
+        ):
+            with pytest.raises(ValueError, match="100000 steps, where 4096 are the most") as caught:
+                call()
+            messages.add(str(caught.value))
+    assert len(messages) == 1
+    with pytest.raises(ValueError, match=f"{2**61} steps"):
+        codec.decode_batch([[1]], time_horizon=2**61)
+    shutil.copytree(folder, tmp_path / "saved")
+    config = tmp_path / "saved/processor_config.json"
+    for horizon in (4097, 2**61, 10**30):
+        config.write_text(
+            json.dumps({**json.loads(config.read_text()), "time_horizon": horizon})
+        )
+        for load in (ActionCodec.from_pretrained, FastActionProcessor.from_pretrained):
+            with pytest.raises(errors.TokenizerFormatError, match=rf"saved: .*{horizon}"):
+                load(tmp_path / "saved")
+    longest = np.zeros((1, 4096, 1))
+    assert not kernels.dct_quantize(longest, 10).any()
+    assert not quantize(longest, 10).any()
 
 
 def test_what_is_no_batch_of_real_numbers_is_refused(codec: ActionCodec) -> None:

@@ -92,6 +92,7 @@ _TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would n
 _DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 _MAX_VOCABULARY = 1 << 20  # the trainer makes room for all at once, and dies of too much
+_LONGEST = 4096  # steps of a chunk; their transform is a matrix of steps x steps
 _BLOCK = 64  # chunks transformed at a time while fitting
 _MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
 
@@ -235,7 +236,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         max_token = last if max_token is None else max_token
         self.max_token = _number("max_token", max_token, self.min_token - 1, last + 1)
         self.action_dim = self.called_action_dim = _optional("action_dim", action_dim)
-        self.time_horizon = self.called_time_horizon = _optional("time_horizon", time_horizon)
+        self.time_horizon = self.called_time_horizon = _horizon(time_horizon)
         self.on_range = _one_of("on_range", on_range, ON_RANGE)
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
@@ -531,7 +532,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 
     def _decode_shape(self, time_horizon: int | None, action_dim: int | None) -> tuple[int, int]:
         """Choose the shape of a decode call in the order that `decode` documents."""
-        given = _optional("time_horizon", time_horizon), _optional("action_dim", action_dim)
+        given = _horizon(time_horizon), _optional("action_dim", action_dim)
         own = self.time_horizon, self.action_dim
         called = self.called_time_horizon, self.called_action_dim
         sources = zip(given, self._encoded_shape, own, called, strict=True)
@@ -610,6 +611,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 @functools.lru_cache(maxsize=16)
 def _weights(horizon: int) -> NDArray[np.float64]:
     """Orthonormal DCT-II as a matrix (frequency, step), in the same bits on every machine."""
+    _horizon(horizon)
     step = np.arange(horizon)
     phase = np.outer(step, 2 * step + 1) % (4 * horizon)  # the period
     phase = np.minimum(phase, 4 * horizon - phase)
@@ -760,6 +762,15 @@ def _number(
 
 def _optional(name: str, value: Any) -> int | None:
     return None if value is None else int(_number(name, value))
+
+
+def _horizon(value: Any) -> int | None:
+    if (horizon := _optional("time_horizon", value)) and horizon > _LONGEST:
+        raise ValueError(
+            f"chunks of {horizon} steps, where {_LONGEST} are the most: is a whole dataset passed as "
+            "one chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
+        )
+    return horizon
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:

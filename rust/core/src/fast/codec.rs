@@ -5,7 +5,7 @@
 
 use super::batch::{Batch, Part};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
-use super::dct::{Block, Dct, Idct};
+use super::dct::{Block, Dct, Idct, check_horizon};
 use super::range::{LARGEST, OnRange};
 use crate::memory::zeroed;
 use crate::parallel::{self, Interrupt};
@@ -148,6 +148,10 @@ impl Codec {
         // Most coefficients are 0; where that is no symbol, most are at the nearer end.
         let run = (-min_token).clamp(0, max_token - min_token) as u16;
         let coefficient = |symbol: i64| (symbol + min_token) as f64 / scale;
+        let transforms = match settings.time_horizon {
+            Some(h) => Some((Dct::new(h)?, Idct::new(h)?)),
+            None => None,
+        };
         Ok(Self {
             scale,
             min_token,
@@ -157,7 +161,7 @@ impl Codec {
                 Tokens::Merged(Box::new((Encoder::new(&model, run), Decoder::new(&model))))
             }),
             coefficients: (0..=max_token - min_token).map(coefficient).collect(),
-            transforms: settings.time_horizon.map(|h| (Dct::new(h), Idct::new(h))),
+            transforms,
         })
     }
 
@@ -244,7 +248,7 @@ impl Codec {
         let dct = match &self.transforms {
             Some((dct, _)) if dct.horizon() == horizon => dct,
             _ => {
-                made = Dct::new(horizon);
+                made = Dct::new(horizon)?;
                 &made
             }
         };
@@ -303,7 +307,7 @@ impl Codec {
             let idct = match &self.transforms {
                 Some((_, idct)) if idct.horizon() == horizon => idct,
                 _ => {
-                    made = Idct::new(horizon);
+                    made = Idct::new(horizon)?;
                     &made
                 }
             };
@@ -364,6 +368,7 @@ impl Codec {
 
 /// How many numbers a chunk has.
 fn size_of(horizon: usize, dims: usize) -> Result<usize> {
+    check_horizon(horizon)?;
     match horizon.checked_mul(dims) {
         Some(size) if size > 0 => Ok(size),
         _ => Err(Error::argument(format!(
