@@ -129,6 +129,21 @@ def test_two_threads_encode_nearly_twice_as_fast(codec: ActionCodec) -> None:
     assert statistics.median(ratios) >= 1.7
 
 
+def test_the_threads_that_there_are_suffice(project_root: Path) -> None:
+    """No thread can start whose stack does not fit into memory."""
+    code = (
+        "import numpy as np, vlaprep; x = np.sin(np.arange(64_000.0)).reshape(2000, 16, 2); "
+        "codec = vlaprep.ActionCodec.from_pretrained('tests/golden/fast/pusht/processor'); "
+        "one, many = (codec.encode_batch(x, num_threads=n)[0] for n in (1, 8)); "
+        "assert (one == many).all()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "RUST_MIN_STACK": str(2**56)},
+        cwd=project_root, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
 GROWTH = """
 import sys
 from pathlib import Path
