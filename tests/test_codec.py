@@ -370,14 +370,18 @@ def test_it_never_changes_and_copies_are_equal(codec: ActionCodec) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"scale": 0}, {"scale": np.nan}, {"vocab_size": 0}, {"min_token": 0.5},
-        {"min_token": 10**30}, {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
+        {"scale": 0}, {"scale": np.nan}, {"scale": 1e-320}, {"scale": 1e-301},
+        {"scale": 10**400}, {"scale": True}, {"vocab_size": 0}, {"min_token": 0.5},
+        {"min_token": 10**30}, {"min_token": 2**61}, {"min_token": -(2**51)}, {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
         {"action_dim": True}, {"on_range": "wrap"},
     ],
 )  # fmt: skip
 def test_settings_are_checked(change: dict[str, Any], codec: ActionCodec) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
         dataclasses.replace(codec, **change)
+    if "vocab_size" not in change:
+        with pytest.raises(ValueError, match=next(iter(change))):
+            FastActionProcessor(fitted().tokenizer, **{"min_token": codec.min_token, **change})
 
 
 @pytest.mark.parametrize("name", ["config", "version", "tokenizer", "folder", "field", "no fast"])

@@ -110,7 +110,9 @@ class ActionCodec:
                 _check_whole(name, value, least)
         for name in ("min_token", "max_token"):
             if (value := getattr(self, name)) is not None:
-                _check_whole(name, value, -(2**62))
+                _check_whole(name, value, -(2**50), 2**51)
+        if isinstance(self.scale, bool) or not 0 < self.scale < 1e308:
+            raise ValueError(f"scale is {self.scale!r}, it must be a positive number")
         self._start(logging.WARNING)
 
     def _start(self, level: int) -> None:
@@ -368,10 +370,11 @@ def _threads(num_threads: int | None) -> int:
     return threads(num_threads)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
+def _check_whole(name: str, value: Any, least: int, above: int = 2**62) -> None:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not (whole and least <= value < 2**62):
-        raise ValueError(f"{name} is {value!r}, it must be a whole number from {least} on")
+    if not (whole and least <= value < above):
+        bound = f"below {above}" if whole and value >= above else f"from {least} on"
+        raise ValueError(f"{name} is {value!r}, it must be a whole number {bound}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

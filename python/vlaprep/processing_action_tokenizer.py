@@ -94,6 +94,7 @@ _DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_
 _MAX_VOCABULARY = 1 << 20  # the trainer makes room for all at once, and dies of too much
 _LONGEST = 4096  # steps of a chunk; their transform is a matrix of steps x steps
 _BLOCK = 64  # chunks transformed at a time while fitting
+_FAR = 1 << 50  # a coefficient is exact in float64, with room for its fraction
 _MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
 
 # GPT-2's alphabet: printable bytes stand for themselves, the rest for characters from 256 on.
@@ -229,9 +230,12 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         # English clean-up would eat blanks before punctuation, which are coefficients here.
         tokenizer.clean_up_tokenization_spaces = False
         vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
-        self.scale = _number("scale", scale, kind=float)
+        self.scale = _number("scale", scale, below=1e308, kind=float)
         self.vocab_size = _number("vocab_size", vocab_size)
-        self.min_token = _number("min_token", min_token, above=-math.inf)
+        self.min_token = _number("min_token", min_token, -_FAR, _FAR)
+        # What decodes is a sum of at most _LONGEST coefficients.
+        if (abs(self.min_token) + _MAX_CODE) / self.scale > 1e308 / _LONGEST:
+            raise ValueError(f"scale is {self.scale}, so small that coefficients overflow")
         last = self.min_token + _alphabet_size(vocabulary) - 1
         max_token = last if max_token is None else max_token
         self.max_token = _number("max_token", max_token, self.min_token - 1, last + 1)

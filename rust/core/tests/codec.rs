@@ -327,8 +327,22 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     ));
     assert!(matches!(
         new(|s| s.min_token = i64::MIN),
-        Err(Error::Unsupported(_))
+        Err(Error::Argument(_))
     ));
+    for scale in [f64::from_bits(1), 1e-320, 1e-308, 1e-301] {
+        let error = Codec::new(Some(&tokenizer()), Settings { scale, ..settings }).unwrap_err();
+        assert!(error.to_string().contains("overflow"), "{scale:e}: {error}");
+    }
+    let coarse = Settings {
+        scale: 1e-299,
+        ..settings
+    };
+    let codec = Codec::new(Some(&tokenizer()), coarse).unwrap();
+    let ids = [i64::from(b'B'); SIZE];
+    let decoded = codec
+        .decode(&ids, &[0, 18], SHAPE, OnRange::Clamp, false)
+        .unwrap();
+    assert!(decoded.actions.iter().all(|value| value.is_finite()));
     let other = tokenizer().replace("\"\\u0000\":", "\"\\uE000\":");
     assert!(matches!(
         Codec::new(Some(&other), settings),

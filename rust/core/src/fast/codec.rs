@@ -5,7 +5,7 @@
 
 use super::batch::{Batch, Part};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
-use super::dct::{Block, Dct, Idct, check_horizon};
+use super::dct::{Block, Dct, Idct, LONGEST, check_horizon};
 use super::range::{LARGEST, OnRange};
 use crate::memory::zeroed;
 use crate::parallel::{self, Interrupt};
@@ -135,7 +135,10 @@ impl Codec {
             ));
         }
         if !(-FAR..=FAR).contains(&min_token) {
-            return Err(Error::Unsupported(format!("min_token {min_token}")));
+            return Err(Error::argument(format!(
+                "min_token is {min_token}, it must be from {} to {FAR}",
+                -FAR
+            )));
         }
         let last = min_token + i64::from(size) - 1;
         let max_token = settings.max_token.unwrap_or(last);
@@ -143,6 +146,13 @@ impl Codec {
             return Err(Error::argument(format!(
                 "max_token is {max_token}, it must be from min_token {min_token} to {last}, the last \
                  character that the vocabulary begins with"
+            )));
+        }
+        // Whatever decodes is a sum of at most so many of these.
+        let largest = min_token.abs().max((min_token + i64::from(LARGEST)).abs()) as f64 / scale;
+        if largest > f64::MAX / LONGEST as f64 {
+            return Err(Error::argument(format!(
+                "scale is {scale:e}, so small that coefficients overflow"
             )));
         }
         // Most coefficients are 0; where that is no symbol, most are at the nearer end.
