@@ -144,6 +144,24 @@ def test_the_threads_that_there_are_suffice(project_root: Path) -> None:
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.parametrize("call", ["encode", "decode"])
+def test_ctrl_c_ends_a_long_call(call: str, codec: ActionCodec) -> None:
+    x = np.tile(smooth(2000), (100, 1, 1))
+    ids = codec.encode_batch(x)
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        try:
+            _ = codec.encode_batch(x) if call == "encode" else codec.decode_batch(*ids)
+        except KeyboardInterrupt:
+            return time.perf_counter() - began
+        return time.perf_counter() - began
+
+    whole = seconds()
+    threading.Timer(whole / 10, signal.raise_signal, [signal.SIGINT]).start()
+    assert seconds() < 0.8 * whole
+
+
 GROWTH = """
 import sys
 from pathlib import Path

@@ -2,6 +2,8 @@
 #![allow(missing_docs, reason = "a test crate has no readers of documentation")]
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vlaprep_core::Error;
@@ -66,7 +68,14 @@ fn encode(codec: &Codec, chunks: &[f64], on_range: OnRange) -> Result<Encoded, E
 fn decode(codec: &Codec, encoded: &Encoded, pad: bool) -> Decoded {
     let (ids, offsets) = (&encoded.ids, &encoded.offsets);
     codec
-        .decode(ids, offsets, SHAPE, OnRange::Clamp, pad)
+        .decode(
+            ids,
+            offsets,
+            SHAPE,
+            OnRange::Clamp,
+            pad,
+            &Interrupt::never(),
+        )
         .unwrap()
 }
 
@@ -96,7 +105,7 @@ proptest! {
     ) {
         let codec = codec(None);
         let offsets = [0, ids.len() as i64 / 2, ids.len() as i64];
-        let Decoded { actions, status } = codec.decode(&ids, &offsets, SHAPE, OnRange::Published, pad).unwrap();
+        let Decoded { actions, status } = codec.decode(&ids, &offsets, SHAPE, OnRange::Published, pad, &Interrupt::never()).unwrap();
         prop_assert_eq!((actions.len(), status.len()), (2 * SIZE, 2));
         prop_assert!(actions.iter().all(|value| value.is_finite()));
         let unknown = |ids: &[i64]| ids.iter().any(|id| !(0..(324 + 6)).contains(id));
@@ -170,7 +179,14 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
     let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
     for pad in [false, true] {
         let Decoded { actions, status } = codec
-            .decode(&ids, &offsets, SHAPE, OnRange::Clamp, pad)
+            .decode(
+                &ids,
+                &offsets,
+                SHAPE,
+                OnRange::Clamp,
+                pad,
+                &Interrupt::never(),
+            )
             .unwrap();
         assert!(
             status
@@ -193,14 +209,28 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
     for offsets in [&[0, 1][..], &[1, 18], &[0, 9, 5, 18], &[]] {
         assert!(
             codec
-                .decode(&good, offsets, SHAPE, OnRange::Clamp, false)
+                .decode(
+                    &good,
+                    offsets,
+                    SHAPE,
+                    OnRange::Clamp,
+                    false,
+                    &Interrupt::never()
+                )
                 .is_err()
         );
     }
     let huge = (usize::MAX / 8, 2);
     assert!(
         codec
-            .decode(&good, &[0, 18], huge, OnRange::Clamp, false)
+            .decode(
+                &good,
+                &[0, 18],
+                huge,
+                OnRange::Clamp,
+                false,
+                &Interrupt::never()
+            )
             .is_err()
     );
 }
@@ -232,14 +262,28 @@ fn what_lies_outside_is_moved_refused_or_kept() {
     );
     let (ids, offsets) = (&kept.ids, &kept.offsets);
     let decoded = codec
-        .decode(ids, offsets, SHAPE, OnRange::Published, false)
+        .decode(
+            ids,
+            offsets,
+            SHAPE,
+            OnRange::Published,
+            false,
+            &Interrupt::never(),
+        )
         .unwrap();
     assert_eq!(
         symbols(&decoded.actions)[SIZE..SIZE + 4],
         [2449, 2449, 2449, 0]
     );
     let decoded = codec
-        .decode(ids, offsets, SHAPE, OnRange::Clamp, false)
+        .decode(
+            ids,
+            offsets,
+            SHAPE,
+            OnRange::Clamp,
+            false,
+            &Interrupt::never(),
+        )
         .unwrap();
     assert_eq!(decoded.status, [0, Status::OutOfAlphabet as u8, 0]);
     chunks[SIZE] = 1e5;
@@ -340,7 +384,14 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     let codec = Codec::new(Some(&tokenizer()), coarse).unwrap();
     let ids = [i64::from(b'B'); SIZE];
     let decoded = codec
-        .decode(&ids, &[0, 18], SHAPE, OnRange::Clamp, false)
+        .decode(
+            &ids,
+            &[0, 18],
+            SHAPE,
+            OnRange::Clamp,
+            false,
+            &Interrupt::never(),
+        )
         .unwrap();
     assert!(decoded.actions.iter().all(|value| value.is_finite()));
     let other = tokenizer().replace("\"\\u0000\":", "\"\\uE000\":");
@@ -385,7 +436,14 @@ fn without_a_tokenizer_ids_are_symbols() {
     ] {
         let ids = [&[0; SIZE - 1][..], &[id]].concat();
         let decoded = plain
-            .decode(&ids, &[0, 18], SHAPE, OnRange::Clamp, false)
+            .decode(
+                &ids,
+                &[0, 18],
+                SHAPE,
+                OnRange::Clamp,
+                false,
+                &Interrupt::never(),
+            )
             .unwrap();
         assert_eq!(decoded.status, [want as u8]);
     }
@@ -397,7 +455,7 @@ fn a_batch_of_no_chunks_or_of_no_numbers() {
     let encoded = encode(&codec, &[], OnRange::Clamp).unwrap();
     assert_eq!((encoded.ids.len(), encoded.offsets), (0, vec![0]));
     let decoded = codec
-        .decode::<i32>(&[], &[0], SHAPE, OnRange::Clamp, false)
+        .decode::<i32>(&[], &[0], SHAPE, OnRange::Clamp, false, &Interrupt::never())
         .unwrap();
     assert_eq!((decoded.actions.len(), decoded.status.len()), (0, 0));
     let never = Interrupt::never();
@@ -414,8 +472,38 @@ fn a_batch_of_no_chunks_or_of_no_numbers() {
         );
         assert!(
             codec
-                .decode::<i64>(&[], &[0], shape, OnRange::Clamp, false)
+                .decode::<i64>(&[], &[0], shape, OnRange::Clamp, false, &Interrupt::never())
                 .is_err()
         );
     }
+}
+
+#[test]
+fn one_thread_can_be_interrupted() {
+    let codec = codec(Some(SHAPE.0));
+    let chunks = vec![0.1; (1 << 18) * SIZE];
+    let whole = encode(&codec, &chunks, OnRange::Clamp).unwrap();
+    let asked = AtomicUsize::new(0);
+    let poll = || asked.fetch_add(1, Ordering::Relaxed) == 1;
+    let ended = codec.encode(&chunks, SHAPE, OnRange::Clamp, 1, &Interrupt::new(&poll));
+    assert!(matches!(ended, Err(Error::Interrupted)));
+    asked.store(0, Ordering::Relaxed);
+    let Encoded { ids, offsets, .. } = whole;
+    let ended = codec.decode(
+        &ids,
+        &offsets,
+        SHAPE,
+        OnRange::Clamp,
+        false,
+        &Interrupt::new(&poll),
+    );
+    assert!(matches!(ended, Err(Error::Interrupted)));
+    asked.store(0, Ordering::Relaxed);
+    let few = &chunks[..1000 * SIZE];
+    assert!(
+        codec
+            .encode(few, SHAPE, OnRange::Clamp, 1, &Interrupt::new(&poll))
+            .is_ok()
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 0); // a question can take longer than a small batch
 }

@@ -160,14 +160,16 @@ impl Codec {
         let offsets = offsets.values()?;
         let decoded = if let Some(ids) = Input::<i32>::borrowed(ids, 1) {
             let ids = ids.values()?;
-            gate::run(py, |_| {
-                self.inner.decode(ids, offsets, shape, on_range, pad)
+            gate::run(py, |interrupt| {
+                self.inner
+                    .decode(ids, offsets, shape, on_range, pad, interrupt)
             })?
         } else {
             let ids = Input::<i64>::new("ids", ids, 1)?;
             let ids = ids.values()?;
-            gate::run(py, |_| {
-                self.inner.decode(ids, offsets, shape, on_range, pad)
+            gate::run(py, |interrupt| {
+                self.inner
+                    .decode(ids, offsets, shape, on_range, pad, interrupt)
             })?
         };
         let shape = [decoded.status.len(), time_horizon, action_dim];

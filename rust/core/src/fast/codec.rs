@@ -3,7 +3,7 @@
 //! A [`Codec`] never changes, so threads and forked processes may share it. What a call needs besides
 //! is made once for the call and used for all of its chunks.
 
-use super::batch::{Batch, Part};
+use super::batch::{Batch, PIECE, Part};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
 use super::dct::{Block, Dct, Idct, LONGEST, check_horizon};
 use super::range::{LARGEST, OnRange};
@@ -269,11 +269,11 @@ impl Codec {
             on_range,
         };
         let encoded = if threads <= 1 || chunks.len() <= SHARE * size {
-            batch.encode(chunks)
+            batch.encode(chunks, interrupt)?
         } else {
             let shares: Vec<_> = chunks.chunks(SHARE * size).collect();
-            let parts =
-                parallel::map(&shares, threads, interrupt, |share| Ok(batch.encode(share)))?;
+            let encode = |share: &&[T]| batch.encode(share, interrupt);
+            let parts = parallel::map(&shares, threads, interrupt, encode)?;
             let parts = parts.into_iter().collect::<Result<Option<Vec<_>>>>()?;
             parts.map(Part::join)
         };
@@ -295,6 +295,7 @@ impl Codec {
         (horizon, dims): (usize, usize),
         on_range: OnRange,
         pad: bool,
+        interrupt: &Interrupt<'_>,
     ) -> Result<Decoded> {
         let size = size_of(horizon, dims)?;
         let rise = offsets.is_sorted() && offsets.first() == Some(&0);
@@ -327,7 +328,13 @@ impl Codec {
             let groups = offsets[..count]
                 .chunks(most)
                 .zip(actions.chunks_mut(most * size));
+            let mut numbers = 0;
             for (group, (starts, actions)) in groups.enumerate() {
+                if numbers >= PIECE {
+                    interrupt.check()?;
+                    numbers = 0;
+                }
+                numbers += actions.len();
                 let ends = &offsets[group * most + 1..];
                 let width = block.width(starts.len());
                 block.frequencies.fill(0.0);
