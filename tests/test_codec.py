@@ -163,9 +163,7 @@ def test_a_whole_dataset_is_no_chunk(
     shutil.copytree(folder, tmp_path / "saved")
     config = tmp_path / "saved/processor_config.json"
     for horizon in (4097, 2**61, 10**30):
-        config.write_text(
-            json.dumps({**json.loads(config.read_text()), "time_horizon": horizon})
-        )
+        config.write_text(json.dumps({**json.loads(config.read_text()), "time_horizon": horizon}))
         for load in (ActionCodec.from_pretrained, FastActionProcessor.from_pretrained):
             with pytest.raises(errors.TokenizerFormatError, match=rf"saved: .*{horizon}"):
                 load(tmp_path / "saved")
@@ -372,7 +370,8 @@ def test_it_never_changes_and_copies_are_equal(codec: ActionCodec) -> None:
     [
         {"scale": 0}, {"scale": np.nan}, {"scale": 1e-320}, {"scale": 1e-301},
         {"scale": 10**400}, {"scale": True}, {"vocab_size": 0}, {"min_token": 0.5},
-        {"min_token": 10**30}, {"min_token": 2**61}, {"min_token": -(2**51)}, {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
+        {"min_token": 10**30}, {"min_token": 2**61}, {"min_token": -(2**51)},
+        {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
         {"action_dim": True}, {"on_range": "wrap"},
     ],
 )  # fmt: skip

@@ -200,6 +200,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     After Pertsch et al., "FAST: Efficient Action Tokenization for Vision-Language-Action Models"
     (2025). Ids equal those of the class published with it, fed float64, wherever all coefficients
     lie in the fitted range. ``called_time_horizon`` and ``called_action_dim`` are the last shape.
+    The tokenizer may be replaced, also by parts; after a change to merges alone, or to options of
+    its model, make a new processor.
 
     Examples
     --------
@@ -245,11 +247,6 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
         self._native: tuple[Any, Any] = (None, None)
-        self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
-            i: bytes(_BYTE_OF[c] for c in token) if _BYTE_OF.keys() >= {*token} else token.encode()
-            for token, i in vocabulary.items()
-        }
-        self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
 
     @property
     def bpe_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -332,8 +329,9 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             For NaN or infinity (with chunk, step, dim), or a width that is not `action_dim`; for a
             coefficient that `on_range` refuses.
         """
-        ids, offsets = (array.tolist() for array in self.encode_batch(actions))
-        return [ids[a:b] for a, b in itertools.pairwise(offsets)]
+        flat, offsets = self.encode_batch(actions)
+        ids = flat.tolist()
+        return [ids[a:b] for a, b in itertools.pairwise(offsets.tolist())]
 
     def encode_batch(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Ids of all chunks in one flat array; `actions` and errors as in a call.
@@ -549,14 +547,25 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     def _codec(self) -> Any:
         """Make the native codec of this tokenizer, once; None where there is no such thing."""
         bpe = self.tokenizer.backend_tokenizer
+        size, pre = bpe.get_vocab_size(), bpe.pre_tokenizer
         numbers = self.scale, self.min_token, self.max_token, self.time_horizon
-        of = Codec, bpe.get_vocab_size(), len(bpe.get_added_tokens_decoder()), *numbers
+        of = (  # as much as can be looked at in a call of one chunk
+            Codec, bpe, size, bpe.id_to_token(size - 1), len(bpe.get_added_tokens_decoder()),
+            type(bpe.normalizer), type(bpe.post_processor), type(pre),
+            getattr(pre, "add_prefix_space", None), getattr(pre, "use_regex", None), *numbers,
+        )  # fmt: skip
         if self._native[0] != of:
             native = None
             try:
                 native = None if Codec is None else Codec(bpe.to_str(), *numbers)
             except (NotImplementedError, OverflowError) as reason:
                 logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
+            vocabulary = bpe.get_vocab(with_added_tokens=False)
+            self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
+                i: bytes(_BYTE_OF[c] for c in t) if _BYTE_OF.keys() >= {*t} else t.encode()
+                for t, i in vocabulary.items()
+            }
+            self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
             self._native = of, native
         return self._native[1]
 
@@ -664,6 +673,9 @@ def _numeric(x: Any) -> NDArray[Any]:
 
 def _as_chunks(actions: Any) -> NDArray[Any]:
     """Make a batch (B, H, D) of a batch, a list of chunks, or one chunk (H, D)."""
+    plain = type(actions) is np.ndarray and actions.ndim == 3 and actions.size > 0
+    if plain and actions.dtype.char in "fd":
+        return actions  # type: ignore[no-any-return]
     if isinstance(actions, (list, tuple)):
         actions = [_numeric(chunk) for chunk in actions]
         if len(shapes := sorted({array.shape for array in actions})) > 1:
@@ -771,8 +783,8 @@ def _optional(name: str, value: Any) -> int | None:
 def _horizon(value: Any) -> int | None:
     if (horizon := _optional("time_horizon", value)) and horizon > _LONGEST:
         raise ValueError(
-            f"chunks of {horizon} steps, where {_LONGEST} are the most: is a whole dataset passed as "
-            "one chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
+            f"chunks of {horizon} steps, where {_LONGEST} are the most: is a whole dataset passed "
+            "as one chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
         )
     return horizon
 
