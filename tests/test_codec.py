@@ -405,6 +405,48 @@ def test_a_broken_folder_is_named(name: str, folder: Path, tmp_path: Path) -> No
     assert str(saved) in str(caught.value)
 
 
+def _two_on_one_id(bpe: dict[str, Any]) -> None:
+    *_, one, other = bpe["model"]["vocab"]
+    bpe["model"]["vocab"][other] = bpe["model"]["vocab"][one]
+
+
+HOSTILE: dict[str, Any] = {
+    "panic": lambda _, bpe: bpe["model"].update(continuing_subword_prefix="##"),
+    "far": lambda config, _: config.update(min_token=2**61),
+    "too far": lambda config, _: config.update(min_token=10**400),
+    "huge scale": lambda config, _: config.update(scale=10**400),
+    "tiny scale": lambda config, _: config.update(scale=1e-320),
+    "huge horizon": lambda config, _: config.update(time_horizon=10**400),
+    "one id": lambda _, bpe: _two_on_one_id(bpe),
+    "deep tokenizer": lambda _, bpe: bpe.update(model=json.loads("[" * 500 + "]" * 500)),
+}
+
+
+@pytest.mark.parametrize("load", [ActionCodec.from_pretrained, FastActionProcessor.from_pretrained])
+@pytest.mark.parametrize("name", [*HOSTILE, "deep config"])
+def test_no_folder_raises_anything_else(load: Any, name: str, golden: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    shutil.copytree(golden / "fast/arm7/processor", saved, copy_function=shutil.copyfile)
+    paths = saved / "processor_config.json", saved / "tokenizer.json"
+    if name == "deep config":
+        paths[0].write_text('{"scale":' + "[" * 100_000 + "]" * 100_000 + "}")
+    else:
+        files = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+        HOSTILE[name](*files)
+        for path, file in zip(paths, files, strict=True):
+            path.write_text(json.dumps(file), encoding="utf-8")
+    with pytest.raises(errors.TokenizerFormatError) as caught:
+        load(saved)
+    assert str(saved) in str(caught.value)
+
+
+def test_a_wrong_argument_is_not_blamed_on_the_folder(folder: Path) -> None:
+    for load in (ActionCodec.from_pretrained, FastActionProcessor.from_pretrained):
+        with pytest.raises(ValueError, match=r"^on_range must be one of .* not 'Clamp'") as caught:
+            load(folder, on_range="Clamp")
+        assert type(caught.value) is ValueError
+
+
 def test_it_needs_no_transformers() -> None:
     loaded = in_fresh_process(
         "import sys, vlaprep\n"

@@ -152,6 +152,7 @@ class ActionCodec:
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
+        _one_of("on_range", on_range, ON_RANGE)
         folder = Path(folder).expanduser()
         if not folder.is_dir():
             raise TokenizerFormatError(
@@ -385,7 +386,7 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise TokenizerFormatError(f"cannot read {path}: {error}") from error
 
 

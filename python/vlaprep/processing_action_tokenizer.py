@@ -16,6 +16,7 @@ at the top it imports only the standard library, NumPy and transformers.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -507,6 +508,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
+        _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
         config = _read(folder / "processor_config.json", _json_object)
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
@@ -514,11 +516,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
         fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
         fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        bpe = _read_bpe(folder)
-        try:
-            return cls(PreTrainedTokenizerFast(tokenizer_object=bpe), **fields)
-        except ValueError as error:
-            raise TokenizerFormatError(f"cannot load {folder}: {error}") from error
+        with _faults_of("load", folder):
+            return cls(PreTrainedTokenizerFast(tokenizer_object=_read_bpe(folder)), **fields)
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the tokenizer's own."""
@@ -814,10 +813,21 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    try:
+    with _faults_of("read", path):
         return parse(path.read_text(encoding="utf-8"))
-    except Exception as error:  # tokenizers has no narrower class
-        raise TokenizerFormatError(f"cannot read {path}: {error}") from error
+
+
+@contextlib.contextmanager
+def _faults_of(verb: str, path: Path) -> Iterator[None]:
+    """Make errors of a file or folder out of all that reading one may raise."""
+    try:
+        yield
+    except TokenizerFormatError:
+        raise
+    except BaseException as error:  # the tokenizers package has no narrower class, and panics
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
+        raise TokenizerFormatError(f"cannot {verb} {path}: {error}") from error
 
 
 def _json_object(text: str) -> dict[str, Any]:
