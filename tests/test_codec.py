@@ -175,9 +175,19 @@ def test_a_whole_dataset_is_no_chunk(
 def test_what_is_no_batch_of_real_numbers_is_refused(codec: ActionCodec) -> None:
     with pytest.raises(ValueError, match=r"\(4, 3\), \(10, 3\)"):
         codec.encode_batch([np.zeros((4, 3)), np.zeros((10, 3))])
-    for bad in (np.array([[["a"]]]), np.zeros((1, H, D), complex), np.zeros((1, H, D), bool)):
-        with pytest.raises(TypeError, match="real numbers"):
-            codec.encode_batch(bad)
+    for call in (codec.encode_batch, fitted()):
+        for bad in (
+            np.array([[["a"]]]), np.zeros((1, H, D), complex), np.zeros((1, H, D), bool),
+            Tensor(np.zeros((1, H, D), complex)), Tensor(np.zeros((1, H, D), bool)),
+            [Tensor(np.zeros((H, D), bool))],
+        ):  # fmt: skip
+            with pytest.raises(TypeError, match="real numbers"):
+                call(bad)
+        for masked in (np.ma.zeros((1, H, D)), [np.ma.zeros((H, D))]):
+            with pytest.raises(TypeError, match="masked array: fill it or leave the chunks out"):
+                call(masked)
+    with pytest.raises(TypeError, match="masked array"):
+        FastActionProcessor.fit(np.ma.zeros((9, H, D)))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])

@@ -664,7 +664,13 @@ def _product(matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.
 
 def _numeric(x: Any) -> NDArray[Any]:
     """Make a real array of an array-like or a tensor (known by ``detach``; torch stays unknown)."""
-    array = np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("actions are a masked array: fill it or leave the chunks out")
+    if hasattr(x, "detach"):
+        if "complex" in str(x.dtype) or "bool" in str(x.dtype):
+            raise TypeError(f"actions must be real numbers, not {x.dtype}")
+        x = x.detach().cpu().double().numpy()
+    array = np.asarray(x)
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise TypeError(f"actions must be real numbers, not {array.dtype}")
     return array
