@@ -266,9 +266,14 @@ def test_padding_and_cutting(codec: ActionCodec, caplog: pytest.LogCaptureFixtur
     assert [row[m].tolist() for row, m in zip(padded, mask, strict=True)] == [
         chunk[: longest - 1] for chunk in lists
     ]
-    for bad in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match="max_length"):
-            codec.encode_padded(x, bad)
+    for call in (codec.encode_padded, fitted().encode_padded):
+        for bad in (0, -1, 2.5, True):
+            with pytest.raises(ValueError, match="max_length"):
+                call(x, bad)
+        for bad in (2**31, -(2**31) - 1, 0.5, 1.0, "0", None, True):
+            with pytest.raises(ValueError, match="pad_id"):
+                call(x, 30, bad)
+        assert call(x, 30, np.int64(-(2**31)))[0].min() == -(2**31)
 
 
 def test_threads_change_nothing(codec: ActionCodec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,8 +285,9 @@ def test_threads_change_nothing(codec: ActionCodec, monkeypatch: pytest.MonkeyPa
             np.testing.assert_array_equal(got, expected)
         padded = codec.encode_padded(x, 30, num_threads=threads)
         np.testing.assert_array_equal(padded[0], codec.encode_padded(x, 30)[0])
-    with pytest.raises(ValueError, match="num_threads"):
-        codec.encode_batch(x, num_threads=0)
+    for bad in (0, -1, "2", True, 2.0, 10**9):
+        with pytest.raises(ValueError, match="num_threads"):
+            codec.encode_batch(x, num_threads=bad)
 
 
 # ---------------------------------------------------------------------------------- decoding
@@ -325,9 +331,16 @@ def test_every_form_of_the_same_ids(codec: ActionCodec) -> None:
             np.testing.assert_array_equal(got, expected)
     matrix = np.array([lists[0], lists[0]])
     np.testing.assert_array_equal(codec.decode_batch(matrix)[0], want[0][[0, 0]])
-    for bad in ([0, 1], [1, len(ids)], [0, 5, 3, len(ids)], []):
-        with pytest.raises(ValueError, match="offsets"):
-            codec.decode_batch(ids, np.array(bad, dtype=np.int64))
+    for decode in (codec.decode_batch, fitted().decode_batch):
+        for bad in ([0, 1], [1, len(ids)], [0, 5, 3, len(ids)], []):
+            with pytest.raises(ValueError, match="offsets"):
+                decode(ids, np.array(bad, dtype=np.int64))
+        for uneven in (offsets.astype(float), [0, 1.5, len(ids)], ["0", len(ids)], [[0], [1]]):
+            with pytest.raises(TypeError, match="offsets must be whole numbers"):
+                decode(ids, uneven)
+        for flat in (ids, ids.tolist()):
+            with pytest.raises(TypeError, match="flat ids need offsets"):
+                decode(flat)
 
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [[1.0]], [["a"]], [None], np.array([[1.0]])])
@@ -353,9 +366,13 @@ def test_another_width_is_refused_and_another_horizon_reported_once(
 
 
 def test_a_shape_that_cannot_be_is_an_error(codec: ActionCodec) -> None:
-    for horizon in (10**12, 2**62, 0, -1, 2**70, 1.5):
-        with pytest.raises((ValueError, MemoryError, OverflowError, TypeError)):
-            codec.decode_batch([[1]], time_horizon=horizon)
+    for decode in (codec.decode_batch, fitted().decode_batch):
+        for horizon in (10**12, 2**62, 0, -1, 2**70, 1.5, [], True, "10"):
+            with pytest.raises(ValueError, match="time_horizon|steps"):
+                decode([[1]], time_horizon=horizon)
+        for dim in (0, -1, 1.5, [], True, 2**70):
+            with pytest.raises(ValueError, match="action_dim"):
+                decode([[1]], action_dim=dim)
 
 
 # ------------------------------------------------------------------------------------- object
@@ -373,6 +390,20 @@ def test_it_never_changes_and_copies_are_equal(codec: ActionCodec) -> None:
         for got, expected in zip(twin.encode_batch(x), want, strict=True):
             np.testing.assert_array_equal(got, expected)
     assert len(repr(codec)) < 200
+    state = codec.__getstate__()
+    for spoilt in ({}, {**state, "scale": 0}, {**state, "more": 1}):
+        with pytest.raises(ValueError, match="scale|no state"):
+            twin.__setstate__(spoilt)
+        assert twin == codec
+    blank = object.__new__(ActionCodec)
+    with pytest.raises(ValueError, match="no state"):
+        blank.__setstate__({})
+
+
+def test_a_folder_is_no_text_of_a_tokenizer(folder: Path) -> None:
+    for wrong in (folder, str(folder), "", None):
+        with pytest.raises(ValueError, match="from_pretrained takes a folder"):
+            ActionCodec(wrong, 10, 512, -40)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

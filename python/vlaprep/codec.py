@@ -117,6 +117,11 @@ class ActionCodec:
 
     def _start(self, level: int) -> None:
         """Make the engine out of the fields."""
+        if not (isinstance(self.tokenizer, str) and self.tokenizer.lstrip().startswith("{")):
+            raise ValueError(
+                f"tokenizer is {str(self.tokenizer)[:99]!r}, it must be the text of a "
+                "tokenizer.json; ActionCodec.from_pretrained takes a folder"
+            )
         numbers = (self.scale, self.min_token, self.max_token, self.time_horizon)
         engine: Codec | PackageEngine
         try:
@@ -132,8 +137,12 @@ class ActionCodec:
         return {name: value for name, value in vars(self).items() if name != "_engine"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._start(logging.DEBUG)  # it has been said where the codec was made
+        if state.keys() != {"tokenizer", "on_range", *_FIELDS}:
+            raise ValueError(f"no state of an ActionCodec: it has {sorted(state)}")
+        twin = object.__new__(type(self))  # this one stays as it is where that fails
+        vars(twin).update(state)
+        twin._start(logging.DEBUG)  # it has been said where the codec was made
+        vars(self).update(vars(twin))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, on_range: str = "clamp") -> ActionCodec:
@@ -222,6 +231,7 @@ class ActionCodec:
             True where there is an id.
         """
         _check_whole("max_length", max_length, 1)
+        _check_whole("pad_id", pad_id, -(2**31), 2**31)
         chunks, threads = self._chunks(actions), _threads(num_threads)
         ids, mask, cut, warnings = self._engine.encode_padded(
             chunks, max_length, pad_id, self.on_range, threads
@@ -271,8 +281,13 @@ class ActionCodec:
         dim = self.action_dim if action_dim is None else action_dim
         if horizon is None or dim is None:
             raise ValueError("unknown shape of chunks: pass time_horizon= and action_dim=")
+        if time_horizon is not None:
+            _check_whole("time_horizon", time_horizon, 1)
+        if action_dim is not None:
+            _check_whole("action_dim", action_dim, 1)
         self._check_shape(horizon, dim)
-        if not (type(ids) is type(offsets) is np.ndarray and ids.dtype == np.int32):
+        plain = type(ids) is type(offsets) is np.ndarray and ids.ndim == offsets.ndim == 1
+        if not (plain and ids.dtype == np.int32 and offsets.dtype.kind == "i"):
             ids, offsets = flat_ids(ids, offsets)
         actions, status = self._engine.decode(
             ids, offsets, horizon, dim, self.on_range, policy == "pad"
@@ -348,12 +363,18 @@ def flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int6
         if set(map(type, flat)) - {int}:
             flat = [operator.index(i) for i in flat]
     except TypeError as error:
-        raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
+        raise TypeError(
+            f"tokens must be a list of ids per chunk (flat ids need offsets): {error}"
+        ) from error
     try:
         whole = np.array(flat, dtype=np.int64)
     except OverflowError:  # no vocabulary has such an id, nor -1
         whole = np.array([i if abs(i) < 2**63 else -1 for i in flat], dtype=np.int64)
-    return whole, np.array(_listed(offsets), dtype=np.int64)
+    try:
+        bounds = [operator.index(end) for end in _listed(offsets)]
+    except TypeError as error:
+        raise TypeError(f"offsets must be whole numbers: {error}") from error
+    return whole, np.array(bounds, dtype=np.int64)
 
 
 def _listed(values: Any) -> Any:
@@ -370,7 +391,7 @@ def describe(status: NDArray[np.uint8]) -> str:
 
 def _threads(num_threads: int | None) -> int:
     """Threads for the engine; it takes 0 for what the machine allows."""
-    if num_threads == 1:
+    if num_threads == 1 and num_threads is not True:
         return 1
     from vlaprep.dataset import _threads as threads
 

@@ -373,6 +373,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             True where there is an id.
         """
         _number("max_length", max_length)
+        _number("pad_id", pad_id, -(2**31) - 1, 2**31)
         flat, offsets = self.encode_batch(actions)
         lengths = np.diff(offsets)
         if cut := np.count_nonzero(lengths > max_length):
@@ -750,9 +751,13 @@ def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int
             ids = itertools.chain.from_iterable(chunks)
         whole = [operator.index(i) for i in _listed(ids)]
     except TypeError as error:
-        raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
+        message = "tokens must be a list of ids per chunk (flat ids need offsets)"
+        raise TypeError(f"{message}: {error}") from error
     flat = [i if abs(i) < 2**63 else -1 for i in whole]  # no vocabulary has either
-    bounds = [int(end) for end in _listed(offsets)]
+    try:
+        bounds = [operator.index(end) for end in _listed(offsets)]
+    except TypeError as error:
+        raise TypeError(f"offsets must be whole numbers: {error}") from error
     if bounds[:1] != [0] or bounds[-1] != len(flat) or sorted(bounds) != bounds:
         raise ValueError(f"offsets must rise from 0 to the number of ids, {len(flat)}")
     return np.array(flat, dtype=np.int64), np.array(bounds, dtype=np.int64)
