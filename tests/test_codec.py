@@ -368,7 +368,7 @@ def test_another_width_is_refused_and_another_horizon_reported_once(
 def test_a_shape_that_cannot_be_is_an_error(codec: ActionCodec) -> None:
     for decode in (codec.decode_batch, fitted().decode_batch):
         for horizon in (10**12, 2**62, 0, -1, 2**70, 1.5, [], True, "10"):
-            with pytest.raises(ValueError, match="time_horizon|steps"):
+            with pytest.raises(ValueError, match=r"time_horizon|steps"):
                 decode([[1]], time_horizon=horizon)
         for dim in (0, -1, 1.5, [], True, 2**70):
             with pytest.raises(ValueError, match="action_dim"):
@@ -392,7 +392,7 @@ def test_it_never_changes_and_copies_are_equal(codec: ActionCodec) -> None:
     assert len(repr(codec)) < 200
     state = codec.__getstate__()
     for spoilt in ({}, {**state, "scale": 0}, {**state, "more": 1}):
-        with pytest.raises(ValueError, match="scale|no state"):
+        with pytest.raises(ValueError, match=r"scale|no state"):
             twin.__setstate__(spoilt)
         assert twin == codec
     blank = object.__new__(ActionCodec)

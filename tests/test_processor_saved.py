@@ -90,7 +90,10 @@ def with_text(folder: Path, name: str, text: str) -> None:
 BROKEN = {
     "no config": (lambda f: (f / "processor_config.json").unlink(), "processor_config.json"),
     "empty config": (lambda f: with_text(f, "processor_config.json", ""), "processor_config.json"),
-    "a list": (lambda f: with_text(f, "processor_config.json", "[]"), "it holds list"),
+    "a list": (
+        lambda f: with_text(f, "processor_config.json", "[]"),
+        "no object in processor_config.json",
+    ),
     "torn": (lambda f: with_text(f, "processor_config.json", '{"sc'), "processor_config.json"),
     "no text": (lambda f: (f / "tokenizer.json").write_bytes(b"\xff\xfe"), "tokenizer.json"),
     "no min_token": (lambda f: with_config(f, min_token=None), "min_token is None"),

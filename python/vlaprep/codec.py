@@ -286,8 +286,12 @@ class ActionCodec:
         if action_dim is not None:
             _check_whole("action_dim", action_dim, 1)
         self._check_shape(horizon, dim)
-        plain = type(ids) is type(offsets) is np.ndarray and ids.ndim == offsets.ndim == 1
-        if not (plain and ids.dtype == np.int32 and offsets.dtype.kind == "i"):
+        if not (
+            type(ids) is type(offsets) is np.ndarray
+            and ids.ndim == offsets.ndim == 1
+            and ids.dtype == np.int32
+            and offsets.dtype.kind == "i"
+        ):
             ids, offsets = flat_ids(ids, offsets)
         actions, status = self._engine.decode(
             ids, offsets, horizon, dim, self.on_range, policy == "pad"

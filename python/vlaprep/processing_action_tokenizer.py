@@ -16,7 +16,6 @@ at the top it imports only the standard library, NumPy and transformers.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
 import json
@@ -511,14 +510,19 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
-        config = _read(folder / "processor_config.json", _json_object)
+        config = _read(folder / "processor_config.json", json.loads)
+        if not isinstance(config, dict):
+            raise TokenizerFormatError(f"{folder} has no object in processor_config.json: {config}")
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
         if version != FORMAT_VERSION:
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
         fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
         fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        with _faults_of("load", folder):
-            return cls(PreTrainedTokenizerFast(tokenizer_object=_read_bpe(folder)), **fields)
+        bpe = _read_bpe(folder)
+        made: FastActionProcessor = _blaming(
+            "load", folder, lambda: cls(PreTrainedTokenizerFast(tokenizer_object=bpe), **fields)
+        )
+        return made
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the tokenizer's own."""
@@ -744,23 +748,23 @@ def _alphabet_size(vocabulary: dict[str, int]) -> int:
 
 def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All ids in one array, and where each chunk begins, of what `decode_batch` takes."""
-    try:
-        if offsets is None:
-            chunks = [[*_listed(chunk)] for chunk in _listed(ids)]
-            offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
-            ids = itertools.chain.from_iterable(chunks)
-        whole = [operator.index(i) for i in _listed(ids)]
-    except TypeError as error:
-        message = "tokens must be a list of ids per chunk (flat ids need offsets)"
-        raise TypeError(f"{message}: {error}") from error
-    flat = [i if abs(i) < 2**63 else -1 for i in whole]  # no vocabulary has either
-    try:
-        bounds = [operator.index(end) for end in _listed(offsets)]
-    except TypeError as error:
-        raise TypeError(f"offsets must be whole numbers: {error}") from error
+    wanted = "tokens must be a list of ids per chunk (flat ids need offsets)"
+    if offsets is None:
+        chunks = [_whole(wanted, chunk) for chunk in _listed(ids)]
+        offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
+        ids = [*itertools.chain.from_iterable(chunks)]
+    flat = [i if abs(i) < 2**63 else -1 for i in _whole(wanted, ids)]  # no vocabulary has either
+    bounds = _whole("offsets must be whole numbers", offsets)
     if bounds[:1] != [0] or bounds[-1] != len(flat) or sorted(bounds) != bounds:
         raise ValueError(f"offsets must rise from 0 to the number of ids, {len(flat)}")
     return np.array(flat, dtype=np.int64), np.array(bounds, dtype=np.int64)
+
+
+def _whole(wanted: str, values: Any) -> list[int]:
+    try:
+        return [operator.index(i) for i in _listed(values)]
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from error
 
 
 def _listed(values: Any) -> Any:
@@ -824,28 +828,17 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    with _faults_of("read", path):
-        return parse(path.read_text(encoding="utf-8"))
+    return _blaming("read", path, lambda: parse(path.read_text(encoding="utf-8")))
 
 
-@contextlib.contextmanager
-def _faults_of(verb: str, path: Path) -> Iterator[None]:
-    """Make errors of a file or folder out of all that reading one may raise."""
+def _blaming(verb: str, path: Path, call: Callable[[], Any]) -> Any:
+    """Make an error of a file or folder out of whatever reading it raises."""
     try:
-        yield
-    except TokenizerFormatError:
-        raise
+        return call()
     except BaseException as error:  # the tokenizers package has no narrower class, and panics
         if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         raise TokenizerFormatError(f"cannot {verb} {path}: {error}") from error
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError(f"it holds {type(value).__name__}, not an object")
-    return value
 
 
 def _read_bpe(folder: Path) -> Any:

@@ -506,7 +506,7 @@ mod tests {
         let mut c = vec![0.0; LONGEST];
         Dct::new(LONGEST)
             .unwrap()
-            .forward(&[1.0; LONGEST], 1, &mut c);
+            .forward(&vec![1.0; LONGEST], 1, &mut c);
         assert!((c[0] - 64.0).abs() < 1e-9 && c[1..].iter().all(|v| v.abs() < 1e-9));
     }
 }
