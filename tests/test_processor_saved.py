@@ -131,7 +131,7 @@ def test_other_tokenizers_are_refused(tmp_path: Path, processor: FastActionProce
     words = bpe | {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}
     for model, text in (
         (plain, "no FAST"),
-        (missing, "cannot read .*tokenizer.json"),
+        (missing, "cannot load .*tokenizer.json"),
         (words, "no byte-level BPE: .*WordLevel"),
     ):
         path.write_text(json.dumps(model), encoding="utf-8")

@@ -107,15 +107,8 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
 def dct(x: NDArray[Any]) -> NDArray[np.float64]:
     """Orthonormal DCT-II along time of chunks (..., H, D), as float64 (..., frequency, D).
 
-    Notes
-    -----
     ``c[k] = s(k) * sum_t x[t] * cos(pi * k * (2 t + 1) / 2H)``, ``s(0) = sqrt(1 / H)``, else
     ``sqrt(2 / H)``: `scipy.fft.dct` with ``norm="ortho"``.
-
-    Examples
-    --------
-    >>> dct(np.ones((4, 2)))[0].round(6).tolist()
-    [2.0, 2.0]
     """
     weights, first, rest = _weights(x.shape[-2]), 1, np.asarray(x, dtype=np.float64)
     out = np.empty(rest.shape)
@@ -131,13 +124,7 @@ def dct(x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def idct(c: NDArray[Any]) -> NDArray[np.float64]:
-    """Inverse of `dct` (DCT-III): coefficients (..., H, D) to float64 chunks of that shape.
-
-    Examples
-    --------
-    >>> idct(dct(np.array([[1.0], [2.0], [4.0]]))).ravel().round(6).tolist()
-    [1.0, 2.0, 4.0]
-    """
+    """Inverse of `dct` (DCT-III): coefficients (..., H, D) to float64 chunks of that shape."""
     weights, first = _weights(c.shape[-2]), c.shape[-2] & -c.shape[-2]  # the power of two in it
     steps = c.shape[-2] // first
     out = _product(weights[:: 2 * first, : steps - steps // 2].T, c[..., :: 2 * first, :])
@@ -235,14 +222,13 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self.scale = _number("scale", scale, below=1e308, kind=float)
         self.vocab_size = _number("vocab_size", vocab_size)
         self.min_token = _number("min_token", min_token, -_FAR, _FAR)
-        # What decodes is a sum of at most _LONGEST coefficients.
-        if (abs(self.min_token) + _MAX_CODE) / self.scale > 1e308 / _LONGEST:
+        if (abs(self.min_token) + _MAX_CODE) / self.scale > 1e308 / _LONGEST:  # so many are summed
             raise ValueError(f"scale is {self.scale}, so small that coefficients overflow")
         last = self.min_token + _alphabet_size(vocabulary) - 1
         max_token = last if max_token is None else max_token
         self.max_token = _number("max_token", max_token, self.min_token - 1, last + 1)
         self.action_dim = self.called_action_dim = _optional("action_dim", action_dim)
-        self.time_horizon = self.called_time_horizon = _horizon(time_horizon)
+        self.time_horizon = self.called_time_horizon = _optional("time_horizon", time_horizon)
         self.on_range = _one_of("on_range", on_range, ON_RANGE)
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
@@ -334,13 +320,9 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         return [ids[a:b] for a, b in itertools.pairwise(offsets.tolist())]
 
     def encode_batch(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Ids of all chunks in one flat array; `actions` and errors as in a call.
+        """Ids of all chunks in one flat array, and offsets; `actions` and errors as in a call.
 
-        Returns
-        -------
-        ids : ndarray of int32
-            The ids of chunk ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
-        offsets : ndarray of int64, shape (B + 1,)
+        The ids of chunk ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
         """
         chunks = _as_chunks(actions)
         if not len(chunks):
@@ -363,13 +345,10 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     def encode_padded(
         self, actions: ArrayLike, max_length: int, pad_id: int = 0
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Ids as a matrix: cut to `max_length` (with one warning), filled up with `pad_id`.
+        """Ids as a matrix, and a mask of the same shape, True where there is an id.
 
-        Returns
-        -------
-        ids : ndarray of int32, shape (B, max_length)
-        mask : ndarray of bool, shape (B, max_length)
-            True where there is an id.
+        Rows are cut to `max_length` (with one warning) or filled up with `pad_id`. To decode them:
+        ``decode_batch([row[m] for row, m in zip(ids, mask)])``.
         """
         _number("max_length", max_length)
         _number("pad_id", pad_id, -(2**31) - 1, 2**31)
@@ -518,11 +497,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
         fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
         fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        bpe = _read_bpe(folder)
-        made: FastActionProcessor = _blaming(
-            "load", folder, lambda: cls(PreTrainedTokenizerFast(tokenizer_object=bpe), **fields)
-        )
-        return made
+        return _load(folder, lambda: cls(_read_bpe(folder), **fields))  # type: ignore[no-any-return]
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the tokenizer's own."""
@@ -538,7 +513,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 
     def _decode_shape(self, time_horizon: int | None, action_dim: int | None) -> tuple[int, int]:
         """Choose the shape of a decode call in the order that `decode` documents."""
-        given = _horizon(time_horizon), _optional("action_dim", action_dim)
+        given = _optional("time_horizon", time_horizon), _optional("action_dim", action_dim)
         own = self.time_horizon, self.action_dim
         called = self.called_time_horizon, self.called_action_dim
         sources = zip(given, self._encoded_shape, own, called, strict=True)
@@ -610,16 +585,15 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 
     def _symbols(self, ids: list[int], expected: int) -> tuple[ChunkStatus, NDArray[np.int64]]:
         """Status and codes of one chunk; no codes where its ids are no text of the alphabet."""
-        none = np.zeros(0, dtype=np.int64)
         try:
             text = b"".join(self._bytes_of_id[i] for i in ids).decode()
         except KeyError:
-            return ChunkStatus.UNKNOWN_ID, none
+            return ChunkStatus.UNKNOWN_ID, np.zeros(0, dtype=np.int64)
         except UnicodeDecodeError:
-            return ChunkStatus.OUT_OF_ALPHABET, none
+            return ChunkStatus.OUT_OF_ALPHABET, np.zeros(0, dtype=np.int64)
         codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
         if (codes > self._highest_code).any():
-            return ChunkStatus.OUT_OF_ALPHABET, none
+            return ChunkStatus.OUT_OF_ALPHABET, codes[:0]
         if len(codes) == expected:
             return ChunkStatus.OK, codes
         return (ChunkStatus.SHORT if len(codes) < expected else ChunkStatus.LONG), codes
@@ -628,7 +602,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 @functools.lru_cache(maxsize=16)
 def _weights(horizon: int) -> NDArray[np.float64]:
     """Orthonormal DCT-II as a matrix (frequency, step), in the same bits on every machine."""
-    _horizon(horizon)
+    _optional("time_horizon", horizon)
     step = np.arange(horizon)
     phase = np.outer(step, 2 * step + 1) % (4 * horizon)  # the period
     phase = np.minimum(phase, 4 * horizon - phase)
@@ -750,7 +724,7 @@ def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int
     """All ids in one array, and where each chunk begins, of what `decode_batch` takes."""
     wanted = "tokens must be a list of ids per chunk (flat ids need offsets)"
     if offsets is None:
-        chunks = [_whole(wanted, chunk) for chunk in _listed(ids)]
+        chunks = [_whole(wanted, chunk) for chunk in ids]
         offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
         ids = [*itertools.chain.from_iterable(chunks)]
     flat = [i if abs(i) < 2**63 else -1 for i in _whole(wanted, ids)]  # no vocabulary has either
@@ -762,13 +736,10 @@ def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def _whole(wanted: str, values: Any) -> list[int]:
     try:
-        return [operator.index(i) for i in _listed(values)]
+        listed = values.tolist() if hasattr(values, "tolist") else values
+        return [operator.index(i) for i in listed]
     except TypeError as error:
         raise TypeError(f"{wanted}: {error}") from error
-
-
-def _listed(values: Any) -> Any:
-    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def _describe(status: NDArray[np.uint8]) -> str:
@@ -779,9 +750,7 @@ def _describe(status: NDArray[np.uint8]) -> str:
     return f"{len(bad)} of {len(status)} chunks did not decode ({reasons}), the first is {bad[0]}"
 
 
-def _number(
-    name: str, value: Any, above: float = 0, below: float = math.inf, kind: Any = int
-) -> Any:
+def _number(name: str, value: Any, above: Any = 0, below: Any = math.inf, kind: Any = int) -> Any:
     """Check a setting, of a caller or a file, and give it as that kind of number."""
     right = isinstance(value, {int: Integral, float: Real}[kind]) and not isinstance(value, bool)
     if not (right and above < value < below):
@@ -791,16 +760,13 @@ def _number(
 
 
 def _optional(name: str, value: Any) -> int | None:
-    return None if value is None else int(_number(name, value))
-
-
-def _horizon(value: Any) -> int | None:
-    if (horizon := _optional("time_horizon", value)) and horizon > _LONGEST:
+    number = None if value is None else int(_number(name, value))
+    if name == "time_horizon" and number and number > _LONGEST:
         raise ValueError(
-            f"chunks of {horizon} steps, where {_LONGEST} are the most: is a whole dataset passed "
+            f"chunks of {value} steps, where {_LONGEST} are the most: is a whole dataset passed "
             "as one chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
         )
-    return horizon
+    return number
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -828,20 +794,20 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
-    return _blaming("read", path, lambda: parse(path.read_text(encoding="utf-8")))
+    return _load(path, lambda: parse(path.read_text(encoding="utf-8")))
 
 
-def _blaming(verb: str, path: Path, call: Callable[[], Any]) -> Any:
+def _load(path: Path, call: Callable[[], Any]) -> Any:
     """Make an error of a file or folder out of whatever reading it raises."""
     try:
         return call()
     except BaseException as error:  # the tokenizers package has no narrower class, and panics
         if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
-        raise TokenizerFormatError(f"cannot {verb} {path}: {error}") from error
+        raise TokenizerFormatError(f"cannot load {path}: {error}") from error
 
 
-def _read_bpe(folder: Path) -> Any:
+def _read_bpe(folder: Path) -> PreTrainedTokenizerFast:
     """Read ``tokenizer.json``, which transformers 5 moves for the published class."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -851,4 +817,4 @@ def _read_bpe(folder: Path) -> Any:
     kinds = models.BPE, pre_tokenizers.ByteLevel, decoders.ByteLevel
     if not all(map(isinstance, parts, kinds)):
         raise TokenizerFormatError(f"the tokenizer in {folder} is no byte-level BPE: {parts}")
-    return bpe
+    return PreTrainedTokenizerFast(tokenizer_object=bpe)

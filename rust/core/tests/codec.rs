@@ -65,18 +65,19 @@ fn encode(codec: &Codec, chunks: &[f64], on_range: OnRange) -> Result<Encoded, E
     codec.encode(chunks, SHAPE, on_range, 1, &Interrupt::never())
 }
 
+fn decode_ids<I: Copy + Into<i64>>(
+    codec: &Codec,
+    ids: &[I],
+    offsets: &[i64],
+    on_range: OnRange,
+    pad: bool,
+) -> Result<Decoded, Error> {
+    codec.decode(ids, offsets, SHAPE, on_range, pad, &Interrupt::never())
+}
+
 fn decode(codec: &Codec, encoded: &Encoded, pad: bool) -> Decoded {
     let (ids, offsets) = (&encoded.ids, &encoded.offsets);
-    codec
-        .decode(
-            ids,
-            offsets,
-            SHAPE,
-            OnRange::Clamp,
-            pad,
-            &Interrupt::never(),
-        )
-        .unwrap()
+    decode_ids(codec, ids, offsets, OnRange::Clamp, pad).unwrap()
 }
 
 fn symbols(chunks: &[f64]) -> Vec<i32> {
@@ -105,7 +106,7 @@ proptest! {
     ) {
         let codec = codec(None);
         let offsets = [0, ids.len() as i64 / 2, ids.len() as i64];
-        let Decoded { actions, status } = codec.decode(&ids, &offsets, SHAPE, OnRange::Published, pad, &Interrupt::never()).unwrap();
+        let Decoded { actions, status } = decode_ids(&codec, &ids, &offsets, OnRange::Published, pad).unwrap();
         prop_assert_eq!((actions.len(), status.len()), (2 * SIZE, 2));
         prop_assert!(actions.iter().all(|value| value.is_finite()));
         let unknown = |ids: &[i64]| ids.iter().any(|id| !(0..(324 + 6)).contains(id));
@@ -178,16 +179,8 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
     });
     let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
     for pad in [false, true] {
-        let Decoded { actions, status } = codec
-            .decode(
-                &ids,
-                &offsets,
-                SHAPE,
-                OnRange::Clamp,
-                pad,
-                &Interrupt::never(),
-            )
-            .unwrap();
+        let Decoded { actions, status } =
+            decode_ids(&codec, &ids, &offsets, OnRange::Clamp, pad).unwrap();
         assert!(
             status
                 .iter()
@@ -207,18 +200,7 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
         assert_eq!(symbols, [vec![i32::from(pad); SIZE - 1], vec![0]].concat());
     }
     for offsets in [&[0, 1][..], &[1, 18], &[0, 9, 5, 18], &[]] {
-        assert!(
-            codec
-                .decode(
-                    &good,
-                    offsets,
-                    SHAPE,
-                    OnRange::Clamp,
-                    false,
-                    &Interrupt::never()
-                )
-                .is_err()
-        );
+        assert!(decode_ids(&codec, &good, offsets, OnRange::Clamp, false).is_err());
     }
     let huge = (usize::MAX / 8, 2);
     assert!(
@@ -261,30 +243,12 @@ fn what_lies_outside_is_moved_refused_or_kept() {
         [format!("{fault}; clamped below, and kept above")]
     );
     let (ids, offsets) = (&kept.ids, &kept.offsets);
-    let decoded = codec
-        .decode(
-            ids,
-            offsets,
-            SHAPE,
-            OnRange::Published,
-            false,
-            &Interrupt::never(),
-        )
-        .unwrap();
+    let decoded = decode_ids(&codec, ids, offsets, OnRange::Published, false).unwrap();
     assert_eq!(
         symbols(&decoded.actions)[SIZE..SIZE + 4],
         [2449, 2449, 2449, 0]
     );
-    let decoded = codec
-        .decode(
-            ids,
-            offsets,
-            SHAPE,
-            OnRange::Clamp,
-            false,
-            &Interrupt::never(),
-        )
-        .unwrap();
+    let decoded = decode_ids(&codec, ids, offsets, OnRange::Clamp, false).unwrap();
     assert_eq!(decoded.status, [0, Status::OutOfAlphabet as u8, 0]);
     chunks[SIZE] = 1e5;
     assert!(encode(&codec, &chunks, OnRange::Published).is_err());
@@ -383,16 +347,7 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     };
     let codec = Codec::new(Some(&tokenizer()), coarse).unwrap();
     let ids = [i64::from(b'B'); SIZE];
-    let decoded = codec
-        .decode(
-            &ids,
-            &[0, 18],
-            SHAPE,
-            OnRange::Clamp,
-            false,
-            &Interrupt::never(),
-        )
-        .unwrap();
+    let decoded = decode_ids(&codec, &ids, &[0, 18], OnRange::Clamp, false).unwrap();
     assert!(decoded.actions.iter().all(|value| value.is_finite()));
     let other = tokenizer().replace("\"\\u0000\":", "\"\\uE000\":");
     assert!(matches!(
@@ -435,16 +390,7 @@ fn without_a_tokenizer_ids_are_symbols() {
         (205, Status::Ok),
     ] {
         let ids = [&[0; SIZE - 1][..], &[id]].concat();
-        let decoded = plain
-            .decode(
-                &ids,
-                &[0, 18],
-                SHAPE,
-                OnRange::Clamp,
-                false,
-                &Interrupt::never(),
-            )
-            .unwrap();
+        let decoded = decode_ids(&plain, &ids, &[0, 18], OnRange::Clamp, false).unwrap();
         assert_eq!(decoded.status, [want as u8]);
     }
 }
@@ -454,9 +400,7 @@ fn a_batch_of_no_chunks_or_of_no_numbers() {
     let codec = codec(None);
     let encoded = encode(&codec, &[], OnRange::Clamp).unwrap();
     assert_eq!((encoded.ids.len(), encoded.offsets), (0, vec![0]));
-    let decoded = codec
-        .decode::<i32>(&[], &[0], SHAPE, OnRange::Clamp, false, &Interrupt::never())
-        .unwrap();
+    let decoded = decode_ids::<i32>(&codec, &[], &[0], OnRange::Clamp, false).unwrap();
     assert_eq!((decoded.actions.len(), decoded.status.len()), (0, 0));
     let never = Interrupt::never();
     assert!(

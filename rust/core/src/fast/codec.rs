@@ -5,7 +5,8 @@
 
 use super::batch::{Batch, PIECE, Part};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
-use super::dct::{Block, Dct, Idct, LONGEST, check_horizon};
+use super::cosine::{LONGEST, check_horizon};
+use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
 use crate::memory::zeroed;
 use crate::parallel::{self, Interrupt};

@@ -20,26 +20,10 @@
     reason = "kernels are compiled for each set of instructions"
 )]
 
-use super::cosine::Weights;
+use super::cosine::{Weights, check_horizon};
 use super::lanes::{Kernel, LANES, Lanes, Simd};
 use super::panel::{Consecutive, Listed, Panel};
-use crate::{Error, Result};
-
-/// The most steps of a chunk: the panels of a direction, `H²/3` to `H²/2` doubles, stay below 70 MB.
-///
-/// Policies predict tens of steps at a time. Who has more has passed a whole dataset as one chunk.
-pub const LONGEST: usize = 4096;
-
-/// Refuses horizons beyond [`LONGEST`].
-pub(super) fn check_horizon(horizon: usize) -> Result<()> {
-    if horizon <= LONGEST {
-        return Ok(());
-    }
-    Err(Error::argument(format!(
-        "chunks of {horizon} steps, where {LONGEST} are the most: is a whole dataset passed as one \
-         chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
-    )))
-}
+use crate::Result;
 
 /// As many lanes as keep the rows of a common horizon in the fastest cache.
 const WIDTH: usize = 32;
@@ -407,6 +391,7 @@ fn fold<L: Lanes>(rows: &mut [f64], n: usize, width: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cosine::LONGEST;
     use super::*;
 
     fn wave(count: usize) -> Vec<f64> {

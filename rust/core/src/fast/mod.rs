@@ -15,7 +15,8 @@ mod unicode;
 
 pub use bpe::Status;
 pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
-pub use dct::{Dct, Idct, LONGEST};
+pub use cosine::LONGEST;
+pub use dct::{Dct, Idct};
 pub use lanes::Simd;
 pub use quantize::dct_quantize;
 pub use range::OnRange;
