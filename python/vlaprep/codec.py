@@ -69,7 +69,8 @@ class ActionCodec:
         Smallest and largest coefficient of the fit. Without `max_token` (the published class saves
         none) the largest that the vocabulary allows.
     time_horizon, action_dim : int, optional
-        Shape of the chunks: another width is refused, another horizon reported. None: any.
+        Shape of the chunks: another width is refused, another horizon reported. None: any; at most
+        4,096 steps.
     on_range : {"clamp", "error", "published"}
         What to do with coefficients outside ``[min_token, max_token]``: move them to the nearer
         end and warn once a call; refuse; or do as the published class: clamp below, encode what is
@@ -222,7 +223,8 @@ class ActionCodec:
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Ids as a matrix: cut to `max_length` (with one warning), filled up with `pad_id`.
 
-        `actions`, `num_threads` and errors are those of `encode_batch`.
+        `actions`, `num_threads` and errors are those of `encode_batch`. To decode them:
+        ``decode_batch([row[m] for row, m in zip(ids, mask)])``.
 
         Returns
         -------

@@ -227,7 +227,7 @@ fn range_named(name: &str) -> PyResult<OnRange> {
 /// Parameters
 /// ----------
 /// chunks : array_like of float32 or float64, shape (N, H, D)
-///     Normalised action chunks. float16 is widened to float32, integers to float64.
+///     Normalised action chunks of at most 4,096 steps. float16 is widened to float32, integers to float64.
 /// scale : float
 ///     Steps per unit of a coefficient, positive; the published tokenizer uses 10.
 ///
