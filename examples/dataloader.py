@@ -2,7 +2,8 @@
 
 What one learns:
 
-- Datasets, tokenizers and normalisations pickle as the few things they were made from, so they go
+- `vlaprep.ActionCodec` is the tokenizer without transformers, which no worker has to import.
+- Datasets, codecs and normalisations pickle as the few things they were made from, so they go
   to workers by fork and by spawn alike. vlaprep keeps no threads between calls, so a fork while
   it is in use is harmless.
 - A worker reads the chunks of a batch (only the row groups that hold them), normalises, and
@@ -46,7 +47,7 @@ class EncodedBatches:
 
     dataset: vlaprep.Dataset
     normalization: vlaprep.Normalization
-    processor: vlaprep.FastActionProcessor
+    codec: vlaprep.ActionCodec
     episode: NDArray[np.int64]
     start: NDArray[np.int64]
     batch_size: int
@@ -57,7 +58,7 @@ class EncodedBatches:
     def __getitem__(self, item: int) -> Batch:
         at = slice(item * self.batch_size, (item + 1) * self.batch_size)
         chunks = self.dataset.read_chunks(self.episode[at], self.start[at], CHUNK_SIZE)
-        return self.processor.encode_padded(self.normalization.normalize(chunks), MAX_TOKENS)
+        return self.codec.encode_padded(self.normalization.normalize(chunks), MAX_TOKENS)
 
 
 _in_worker: EncodedBatches
@@ -107,7 +108,7 @@ def run(root: Path, cache_dir: Path) -> None:
     batches = EncodedBatches(
         dataset,
         vlaprep.Normalization.from_pretrained(folder),
-        vlaprep.FastActionProcessor.from_pretrained(folder),
+        vlaprep.ActionCodec.from_pretrained(folder),
         episode,
         start,
         batch_size=32,
@@ -116,6 +117,8 @@ def run(root: Path, cache_dir: Path) -> None:
         print("torch is not installed: a process pool stands for its DataLoader")
     here = load(batches, 0, None)
     ids, mask = here[0]
+    _, status = batches.codec.decode_batch([row[m] for row, m in zip(ids, mask, strict=True)])
+    assert not status.any()
     print(f"{len(here)} batches, ids {ids.shape}, {mask.sum(axis=1).mean():.1f} tokens a chunk")
     for start_method in ("fork", "spawn"):
         began = time.perf_counter()
@@ -130,7 +133,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("dataset", type=Path, nargs="?", default=RECORDED)
     root = parser.parse_args().dataset
-    # The workers are the parallelism: each one's tokenizer stays serial, and is silent at a fork.
+    # The package that trains warns at a fork after it has used threads: here it uses none.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     with tempfile.TemporaryDirectory() as folder:
         run(root, Path(folder))

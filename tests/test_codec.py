@@ -139,9 +139,19 @@ def test_other_shapes_are_refused(shape: tuple[int, ...], codec: ActionCodec) ->
 def test_what_is_no_batch_of_real_numbers_is_refused(codec: ActionCodec) -> None:
     with pytest.raises(ValueError, match=r"\(4, 3\), \(10, 3\)"):
         codec.encode_batch([np.zeros((4, 3)), np.zeros((10, 3))])
-    for bad in (np.array([[["a"]]]), np.zeros((1, H, D), complex), np.zeros((1, H, D), bool)):
-        with pytest.raises(TypeError, match="real numbers"):
-            codec.encode_batch(bad)
+    for call in (codec.encode_batch, fitted()):
+        for bad in (
+            np.array([[["a"]]]), np.zeros((1, H, D), complex), np.zeros((1, H, D), bool),
+            Tensor(np.zeros((1, H, D), complex)), Tensor(np.zeros((1, H, D), bool)),
+            [Tensor(np.zeros((H, D), bool))],
+        ):  # fmt: skip
+            with pytest.raises(TypeError, match="real numbers"):
+                call(bad)
+        for masked in (np.ma.zeros((1, H, D)), [np.ma.zeros((H, D))]):
+            with pytest.raises(TypeError, match="masked array: fill it or leave the chunks out"):
+                call(masked)
+    with pytest.raises(TypeError, match="masked array"):
+        FastActionProcessor.fit(np.ma.zeros((9, H, D)))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -220,9 +230,14 @@ def test_padding_and_cutting(codec: ActionCodec, caplog: pytest.LogCaptureFixtur
     assert [row[m].tolist() for row, m in zip(padded, mask, strict=True)] == [
         chunk[: longest - 1] for chunk in lists
     ]
-    for bad in (0, -1, 2.5, True):
-        with pytest.raises(ValueError, match="max_length"):
-            codec.encode_padded(x, bad)
+    for call in (codec.encode_padded, fitted().encode_padded):
+        for bad in (0, -1, 2.5, True):
+            with pytest.raises(ValueError, match="max_length"):
+                call(x, bad)
+        for bad in (2**31, -(2**31) - 1, 0.5, 1.0, "0", None, True):
+            with pytest.raises(ValueError, match="pad_id"):
+                call(x, 30, bad)
+        assert call(x, 30, np.int64(-(2**31)))[0].min() == -(2**31)
 
 
 def test_threads_change_nothing(codec: ActionCodec, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,8 +249,9 @@ def test_threads_change_nothing(codec: ActionCodec, monkeypatch: pytest.MonkeyPa
             np.testing.assert_array_equal(got, expected)
         padded = codec.encode_padded(x, 30, num_threads=threads)
         np.testing.assert_array_equal(padded[0], codec.encode_padded(x, 30)[0])
-    with pytest.raises(ValueError, match="num_threads"):
-        codec.encode_batch(x, num_threads=0)
+    for bad in (0, -1, "2", True, 2.0, 10**9):
+        with pytest.raises(ValueError, match="num_threads"):
+            codec.encode_batch(x, num_threads=bad)
 
 
 # ---------------------------------------------------------------------------------- decoding
@@ -279,9 +295,16 @@ def test_every_form_of_the_same_ids(codec: ActionCodec) -> None:
             np.testing.assert_array_equal(got, expected)
     matrix = np.array([lists[0], lists[0]])
     np.testing.assert_array_equal(codec.decode_batch(matrix)[0], want[0][[0, 0]])
-    for bad in ([0, 1], [1, len(ids)], [0, 5, 3, len(ids)], []):
-        with pytest.raises(ValueError, match="offsets"):
-            codec.decode_batch(ids, np.array(bad, dtype=np.int64))
+    for decode in (codec.decode_batch, fitted().decode_batch):
+        for bad in ([0, 1], [1, len(ids)], [0, 5, 3, len(ids)], []):
+            with pytest.raises(ValueError, match="offsets"):
+                decode(ids, np.array(bad, dtype=np.int64))
+        for uneven in (offsets.astype(float), [0, 1.5, len(ids)], ["0", len(ids)], [[0], [1]]):
+            with pytest.raises(TypeError, match="offsets must be whole numbers"):
+                decode(ids, uneven)
+        for flat in (ids, ids.tolist()):
+            with pytest.raises(TypeError, match="flat ids need offsets"):
+                decode(flat)
 
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [[1.0]], [["a"]], [None], np.array([[1.0]])])
@@ -307,9 +330,13 @@ def test_another_width_is_refused_and_another_horizon_reported_once(
 
 
 def test_a_shape_that_cannot_be_is_an_error(codec: ActionCodec) -> None:
-    for horizon in (10**12, 2**62, 0, -1, 2**70, 1.5):
-        with pytest.raises((ValueError, MemoryError, OverflowError, TypeError)):
-            codec.decode_batch([[1]], time_horizon=horizon)
+    for decode in (codec.decode_batch, fitted().decode_batch):
+        for horizon in (10**12, 2**62, 0, -1, 2**70, 1.5, [], True, "10"):
+            with pytest.raises(ValueError, match=r"time_horizon|steps"):
+                decode([[1]], time_horizon=horizon)
+        for dim in (0, -1, 1.5, [], True, 2**70):
+            with pytest.raises(ValueError, match="action_dim"):
+                decode([[1]], action_dim=dim)
 
 
 # ------------------------------------------------------------------------------------- object
@@ -327,19 +354,32 @@ def test_it_never_changes_and_copies_are_equal(codec: ActionCodec) -> None:
         for got, expected in zip(twin.encode_batch(x), want, strict=True):
             np.testing.assert_array_equal(got, expected)
     assert len(repr(codec)) < 200
+    state = codec.__getstate__()
+    for spoilt in ({}, {**state, "scale": 0}, {**state, "more": 1}):
+        with pytest.raises(ValueError, match=r"scale|no state"):
+            twin.__setstate__(spoilt)
+        assert twin == codec
+    blank = object.__new__(ActionCodec)
+    with pytest.raises(ValueError, match="no state"):
+        blank.__setstate__({})
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        {"scale": 0}, {"scale": np.nan}, {"vocab_size": 0}, {"min_token": 0.5},
-        {"min_token": 10**30}, {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
+        {"scale": 0}, {"scale": np.nan}, {"scale": 1e-320}, {"scale": 1e-301},
+        {"scale": 10**400}, {"scale": True}, {"vocab_size": 0}, {"min_token": 0.5},
+        {"min_token": 10**30}, {"min_token": 2**61}, {"min_token": -(2**51)},
+        {"max_token": 10**6}, {"max_token": -(10**6)}, {"time_horizon": 0},
         {"action_dim": True}, {"on_range": "wrap"},
     ],
 )  # fmt: skip
 def test_settings_are_checked(change: dict[str, Any], codec: ActionCodec) -> None:
     with pytest.raises(ValueError, match=next(iter(change))):
         dataclasses.replace(codec, **change)
+    if "vocab_size" not in change:
+        with pytest.raises(ValueError, match=next(iter(change))):
+            FastActionProcessor(fitted().tokenizer, **{"min_token": codec.min_token, **change})
 
 
 @pytest.mark.parametrize("name", ["config", "version", "tokenizer", "folder", "field", "no fast"])

@@ -129,6 +129,39 @@ def test_two_threads_encode_nearly_twice_as_fast(codec: ActionCodec) -> None:
     assert statistics.median(ratios) >= 1.7
 
 
+def test_the_threads_that_there_are_suffice(project_root: Path) -> None:
+    """No thread can start whose stack does not fit into memory."""
+    code = (
+        "import numpy as np, vlaprep; x = np.sin(np.arange(64_000.0)).reshape(2000, 16, 2); "
+        "codec = vlaprep.ActionCodec.from_pretrained('tests/golden/fast/pusht/processor'); "
+        "one, many = (codec.encode_batch(x, num_threads=n)[0] for n in (1, 8)); "
+        "assert (one == many).all()"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "RUST_MIN_STACK": str(2**56)},
+        cwd=project_root, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("call", ["encode", "decode"])
+def test_ctrl_c_ends_a_long_call(call: str, codec: ActionCodec) -> None:
+    x = np.tile(smooth(2000), (100, 1, 1))
+    ids = codec.encode_batch(x)
+
+    def seconds() -> float:
+        began = time.perf_counter()
+        try:
+            _ = codec.encode_batch(x) if call == "encode" else codec.decode_batch(*ids)
+        except KeyboardInterrupt:
+            return time.perf_counter() - began
+        return time.perf_counter() - began
+
+    whole = seconds()
+    threading.Timer(whole / 10, signal.raise_signal, [signal.SIGINT]).start()
+    assert seconds() < 0.8 * whole
+
+
 GROWTH = """
 import sys
 from pathlib import Path

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import json
 import tracemalloc
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.fft
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -325,6 +328,52 @@ def test_the_batch_methods_agree(
     for bad in ([0, 1], [1, len(ids)], [0, 5, 3, len(ids)], []):
         with pytest.raises(ValueError, match="offsets"):
             processor.decode_batch(ids, bad)
+
+
+def test_another_tokenizer_is_taken_up(processor: FastActionProcessor) -> None:
+    """Replaced whole or by parts, with a vocabulary of the same size."""
+    x = smooth(40)
+    before = processor(x)
+    backend = processor.tokenizer.backend_tokenizer
+    split = backend.pre_tokenizer
+
+    def same_as_new() -> None:
+        fields = {name: getattr(processor, name) for name in processing_action_tokenizer._FIELDS}
+        new = FastActionProcessor(copy.deepcopy(processor.tokenizer), **fields)
+        ids = processor(x)
+        assert ids == new(x)
+        for got, want in zip(processor.decode_batch(ids), new.decode_batch(ids), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+    for part in (
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=True),
+        tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        split,
+    ):
+        backend.pre_tokenizer = part
+        same_as_new()
+    assert processor(x) == before
+    backend.normalizer = tokenizers.normalizers.Replace("F", "G")
+    same_as_new()
+    backend.normalizer = None
+    backend.post_processor = tokenizers.processors.TemplateProcessing(
+        single="A $0", special_tokens=[("A", 1)]
+    )
+    same_as_new()
+    backend.post_processor = tokenizers.processors.ByteLevel(trim_offsets=False)
+    assert processor(x) == before
+    processor.tokenizer.add_special_tokens({"pad_token": processor.tokenizer.decode([5])})
+    same_as_new()
+    model = json.loads(backend.to_str())["model"]
+    entries = {entry: i for entry, i in model["vocab"].items() if i < 500}
+    merges = [tuple(m) for m in model["merges"] if "".join(m) in entries]
+    backend.model = tokenizers.models.BPE(
+        {**entries, **{f"{i}": i for i in range(500, 512)}}, merges
+    )
+    same_as_new()
+    assert processor(x) != before
+    processor.tokenizer = FastActionProcessor.fit(smooth(300, seed=9), vocab_size=512).tokenizer
+    same_as_new()
 
 
 def test_padding_by_others_leaves_the_ids_alone(processor: FastActionProcessor) -> None:

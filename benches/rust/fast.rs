@@ -28,7 +28,7 @@ fn transform(c: &mut Criterion) {
     let chunk: Vec<f64> = chunks[..HORIZON * DIMS].iter().map(|&x| x.into()).collect();
     let mut coefficients = vec![0.0; chunk.len()];
     for (name, simd) in [("portable", Simd::portable()), ("detected", Simd::detect())] {
-        let dct = Dct::with(HORIZON, simd);
+        let dct = Dct::with(HORIZON, simd).expect("a common horizon");
         c.bench_function(&format!("Dct::forward/50 x 14, {name}"), |b| {
             b.iter(|| dct.forward(black_box(&chunk), DIMS, &mut coefficients));
         });
@@ -66,7 +66,7 @@ fn codec(c: &mut Criterion) {
         let encoded = encode().expect("finite");
         let decode = || {
             let (ids, offsets) = (black_box(&encoded.ids), &encoded.offsets);
-            codec.decode(ids, offsets, shape, OnRange::Clamp, false)
+            codec.decode(ids, offsets, shape, OnRange::Clamp, false, &never)
         };
         let status = decode().expect("offsets as encoded").status;
         let bad = status.into_iter().filter(|&s| s != Status::Ok as u8);

@@ -38,12 +38,16 @@ class PackageEngine:
 
         try:
             self._tokenizer = Tokenizer.from_str(tokenizer)
-        except Exception as error:  # the package has no narrower class
+        except BaseException as error:  # the package has no narrower class, and panics
+            if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+                raise
             raise ValueError(f"cannot read tokenizer.json: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=False)
         self._known = frozenset(vocabulary.values())
+        if len(self._known) < len(vocabulary):
+            raise ValueError("no tokenizer: two entries of its vocabulary have one id")
         size = next(n for n in itertools.count() if vocabulary.get(chr(n)) != n)
         if size == 0:
             raise VocabularyError(

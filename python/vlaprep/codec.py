@@ -69,7 +69,8 @@ class ActionCodec:
         Smallest and largest coefficient of the fit. Without `max_token` (the published class saves
         none) the largest that the vocabulary allows.
     time_horizon, action_dim : int, optional
-        Shape of the chunks: another width is refused, another horizon reported. None: any.
+        Shape of the chunks: another width is refused, another horizon reported. None: any; at most
+        4,096 steps.
     on_range : {"clamp", "error", "published"}
         What to do with coefficients outside ``[min_token, max_token]``: move them to the nearer
         end and warn once a call; refuse; or do as the published class: clamp below, encode what is
@@ -110,11 +111,18 @@ class ActionCodec:
                 _check_whole(name, value, least)
         for name in ("min_token", "max_token"):
             if (value := getattr(self, name)) is not None:
-                _check_whole(name, value, -(2**62))
+                _check_whole(name, value, -(2**50), 2**51)
+        if isinstance(self.scale, bool) or not 0 < self.scale < 1e308:
+            raise ValueError(f"scale is {self.scale!r}, it must be a positive number")
         self._start(logging.WARNING)
 
     def _start(self, level: int) -> None:
         """Make the engine out of the fields."""
+        if not (isinstance(self.tokenizer, str) and self.tokenizer.lstrip().startswith("{")):
+            raise ValueError(
+                f"tokenizer is {str(self.tokenizer)[:99]!r}, it must be the text of a "
+                "tokenizer.json; ActionCodec.from_pretrained takes a folder"
+            )
         numbers = (self.scale, self.min_token, self.max_token, self.time_horizon)
         engine: Codec | PackageEngine
         try:
@@ -130,8 +138,12 @@ class ActionCodec:
         return {name: value for name, value in vars(self).items() if name != "_engine"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._start(logging.DEBUG)  # it has been said where the codec was made
+        if state.keys() != {"tokenizer", "on_range", *_FIELDS}:
+            raise ValueError(f"no state of an ActionCodec: it has {sorted(state)}")
+        twin = object.__new__(type(self))  # this one stays as it is where that fails
+        vars(twin).update(state)
+        twin._start(logging.DEBUG)  # it has been said where the codec was made
+        vars(self).update(vars(twin))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, *, on_range: str = "clamp") -> ActionCodec:
@@ -150,6 +162,7 @@ class ActionCodec:
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
+        _one_of("on_range", on_range, ON_RANGE)
         folder = Path(folder).expanduser()
         if not folder.is_dir():
             raise TokenizerFormatError(
@@ -210,7 +223,8 @@ class ActionCodec:
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         """Ids as a matrix: cut to `max_length` (with one warning), filled up with `pad_id`.
 
-        `actions`, `num_threads` and errors are those of `encode_batch`.
+        `actions`, `num_threads` and errors are those of `encode_batch`. To decode them:
+        ``decode_batch([row[m] for row, m in zip(ids, mask)])``.
 
         Returns
         -------
@@ -219,6 +233,7 @@ class ActionCodec:
             True where there is an id.
         """
         _check_whole("max_length", max_length, 1)
+        _check_whole("pad_id", pad_id, -(2**31), 2**31)
         chunks, threads = self._chunks(actions), _threads(num_threads)
         ids, mask, cut, warnings = self._engine.encode_padded(
             chunks, max_length, pad_id, self.on_range, threads
@@ -268,8 +283,17 @@ class ActionCodec:
         dim = self.action_dim if action_dim is None else action_dim
         if horizon is None or dim is None:
             raise ValueError("unknown shape of chunks: pass time_horizon= and action_dim=")
+        if time_horizon is not None:
+            _check_whole("time_horizon", time_horizon, 1)
+        if action_dim is not None:
+            _check_whole("action_dim", action_dim, 1)
         self._check_shape(horizon, dim)
-        if not (type(ids) is type(offsets) is np.ndarray and ids.dtype == np.int32):
+        if not (
+            type(ids) is type(offsets) is np.ndarray
+            and ids.ndim == offsets.ndim == 1
+            and ids.dtype == np.int32
+            and offsets.dtype.kind == "i"
+        ):
             ids, offsets = flat_ids(ids, offsets)
         actions, status = self._engine.decode(
             ids, offsets, horizon, dim, self.on_range, policy == "pad"
@@ -320,7 +344,13 @@ def as_chunks(actions: Any) -> NDArray[Any]:
 
 def _numeric(x: Any) -> NDArray[Any]:
     """Make a real array of an array-like or a tensor (known by ``detach``; torch stays unknown)."""
-    array = np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("actions are a masked array: fill it or leave the chunks out")
+    if hasattr(x, "detach"):
+        if "complex" in str(x.dtype) or "bool" in str(x.dtype):
+            raise TypeError(f"actions must be real numbers, not {x.dtype}")
+        x = x.detach().cpu().double().numpy()
+    array = np.asarray(x)
     if array.dtype.name == "bfloat16":
         return array.astype(np.float32)
     if array.dtype.kind not in "fiu":
@@ -339,12 +369,18 @@ def flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int6
         if set(map(type, flat)) - {int}:
             flat = [operator.index(i) for i in flat]
     except TypeError as error:
-        raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
+        raise TypeError(
+            f"tokens must be a list of ids per chunk (flat ids need offsets): {error}"
+        ) from error
     try:
         whole = np.array(flat, dtype=np.int64)
     except OverflowError:  # no vocabulary has such an id, nor -1
         whole = np.array([i if abs(i) < 2**63 else -1 for i in flat], dtype=np.int64)
-    return whole, np.array(_listed(offsets), dtype=np.int64)
+    try:
+        bounds = [operator.index(end) for end in _listed(offsets)]
+    except TypeError as error:
+        raise TypeError(f"offsets must be whole numbers: {error}") from error
+    return whole, np.array(bounds, dtype=np.int64)
 
 
 def _listed(values: Any) -> Any:
@@ -361,17 +397,18 @@ def describe(status: NDArray[np.uint8]) -> str:
 
 def _threads(num_threads: int | None) -> int:
     """Threads for the engine; it takes 0 for what the machine allows."""
-    if num_threads == 1:
+    if num_threads == 1 and num_threads is not True:
         return 1
     from vlaprep.dataset import _threads as threads
 
     return threads(num_threads)
 
 
-def _check_whole(name: str, value: Any, least: int) -> None:
+def _check_whole(name: str, value: Any, least: int, above: int = 2**62) -> None:
     whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if not (whole and least <= value < 2**62):
-        raise ValueError(f"{name} is {value!r}, it must be a whole number from {least} on")
+    if not (whole and least <= value < above):
+        bound = f"below {above}" if whole and value >= above else f"from {least} on"
+        raise ValueError(f"{name} is {value!r}, it must be a whole number {bound}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
@@ -382,7 +419,7 @@ def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
     try:
         return parse(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         raise TokenizerFormatError(f"cannot read {path}: {error}") from error
 
 

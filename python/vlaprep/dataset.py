@@ -10,6 +10,7 @@ import functools
 import logging
 import os
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -382,8 +383,9 @@ def _is_local(path_or_repo_id: str | os.PathLike[str]) -> bool:
 def _threads(num_threads: int | None) -> int:
     """Give the bound asked for, else the environment's; 0 is what the machine allows."""
     if num_threads is not None:
-        if not 1 <= num_threads <= _MOST_THREADS:
-            raise ValueError(f"num_threads must be 1 to {_MOST_THREADS}, got {num_threads}")
+        whole = isinstance(num_threads, Integral) and not isinstance(num_threads, bool)
+        if not (whole and 1 <= num_threads <= _MOST_THREADS):
+            raise ValueError(f"num_threads must be 1 to {_MOST_THREADS}, got {num_threads!r}")
         return num_threads
     text = os.environ.get("VLAPREP_NUM_THREADS") or "0"
     if not text.isdecimal() or int(text) > _MOST_THREADS:

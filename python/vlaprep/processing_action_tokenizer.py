@@ -92,7 +92,9 @@ _TOKENIZER_CONFIG = {  # what transformers 4.57 and 5 both take; 5 alone would n
 _DOWNLOAD_OPTIONS = ("revision", "token", "cache_dir", "force_download", "local_files_only")
 
 _MAX_VOCABULARY = 1 << 20  # the trainer makes room for all at once, and dies of too much
+_LONGEST = 4096  # steps of a chunk; their transform is a matrix of steps x steps
 _BLOCK = 1024  # chunks stacked at a time while fitting
+_FAR = 1 << 50  # a coefficient is exact in float64, with room for its fraction
 _MAX_CODE = 0xD7FF  # the last before the surrogates, which are no characters
 
 # GPT-2's alphabet: printable bytes stand for themselves, the rest for characters from 256 on.
@@ -105,15 +107,8 @@ _BYTE_OF = {chr(byte): byte for byte in _PRINTABLE} | {
 def dct(x: NDArray[Any]) -> NDArray[np.float64]:
     """Orthonormal DCT-II along time of chunks (..., H, D), as float64 (..., frequency, D).
 
-    Notes
-    -----
     ``c[k] = s(k) * sum_t x[t] * cos(pi * k * (2 t + 1) / 2H)``, ``s(0) = sqrt(1 / H)``, else
     ``sqrt(2 / H)``: `scipy.fft.dct` with ``norm="ortho"``.
-
-    Examples
-    --------
-    >>> dct(np.ones((4, 2)))[0].round(6).tolist()
-    [2.0, 2.0]
     """
     weights, first, rest = _weights(x.shape[-2]), 1, np.asarray(x, dtype=np.float64)
     out = np.empty(rest.shape)
@@ -129,13 +124,7 @@ def dct(x: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def idct(c: NDArray[Any]) -> NDArray[np.float64]:
-    """Inverse of `dct` (DCT-III): coefficients (..., H, D) to float64 chunks of that shape.
-
-    Examples
-    --------
-    >>> idct(dct(np.array([[1.0], [2.0], [4.0]]))).ravel().round(6).tolist()
-    [1.0, 2.0, 4.0]
-    """
+    """Inverse of `dct` (DCT-III): coefficients (..., H, D) to float64 chunks of that shape."""
     weights, first = _weights(c.shape[-2]), c.shape[-2] & -c.shape[-2]  # the power of two in it
     steps = c.shape[-2] // first
     out = _product(weights[:: 2 * first, : steps - steps // 2].T, c[..., :: 2 * first, :])
@@ -198,6 +187,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     After Pertsch et al., "FAST: Efficient Action Tokenization for Vision-Language-Action Models"
     (2025). Ids equal those of the class published with it, fed float64, wherever all coefficients
     lie in the fitted range. ``called_time_horizon`` and ``called_action_dim`` are the last shape.
+    The tokenizer may be replaced, also by parts; after a change to merges alone, or to options of
+    its model, make a new processor.
 
     Examples
     --------
@@ -228,9 +219,11 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         # English clean-up would eat blanks before punctuation, which are coefficients here.
         tokenizer.clean_up_tokenization_spaces = False
         vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
-        self.scale = _number("scale", scale, kind=float)
+        self.scale = _number("scale", scale, below=1e308, kind=float)
         self.vocab_size = _number("vocab_size", vocab_size)
-        self.min_token = _number("min_token", min_token, above=-math.inf)
+        self.min_token = _number("min_token", min_token, -_FAR, _FAR)
+        if (abs(self.min_token) + _MAX_CODE) / self.scale > 1e308 / _LONGEST:  # so many are summed
+            raise ValueError(f"scale is {self.scale}, so small that coefficients overflow")
         last = self.min_token + _alphabet_size(vocabulary) - 1
         max_token = last if max_token is None else max_token
         self.max_token = _number("max_token", max_token, self.min_token - 1, last + 1)
@@ -240,11 +233,6 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
         self._native: tuple[Any, Any] = (None, None)
-        self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
-            i: bytes(_BYTE_OF[c] for c in token) if _BYTE_OF.keys() >= {*token} else token.encode()
-            for token, i in vocabulary.items()
-        }
-        self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
 
     @property
     def bpe_tokenizer(self) -> PreTrainedTokenizerFast:
@@ -340,17 +328,14 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             For NaN or infinity (with chunk, step, dim), or a width that is not `action_dim`; for a
             coefficient that `on_range` refuses.
         """
-        ids, offsets = (array.tolist() for array in self.encode_batch(actions))
-        return [ids[a:b] for a, b in itertools.pairwise(offsets)]
+        flat, offsets = self.encode_batch(actions)
+        ids = flat.tolist()
+        return [ids[a:b] for a, b in itertools.pairwise(offsets.tolist())]
 
     def encode_batch(self, actions: ArrayLike) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Ids of all chunks in one flat array; `actions` and errors as in a call.
+        """Ids of all chunks in one flat array, and offsets; `actions` and errors as in a call.
 
-        Returns
-        -------
-        ids : ndarray of int32
-            The ids of chunk ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
-        offsets : ndarray of int64, shape (B + 1,)
+        The ids of chunk ``i`` are ``ids[offsets[i]:offsets[i + 1]]``.
         """
         chunks = _as_chunks(actions)
         if not len(chunks):
@@ -373,15 +358,13 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     def encode_padded(
         self, actions: ArrayLike, max_length: int, pad_id: int = 0
     ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-        """Ids as a matrix: cut to `max_length` (with one warning), filled up with `pad_id`.
+        """Ids as a matrix, and a mask of the same shape, True where there is an id.
 
-        Returns
-        -------
-        ids : ndarray of int32, shape (B, max_length)
-        mask : ndarray of bool, shape (B, max_length)
-            True where there is an id.
+        Rows are cut to `max_length` (with one warning) or filled up with `pad_id`. To decode them:
+        ``decode_batch([row[m] for row, m in zip(ids, mask)])``.
         """
         _number("max_length", max_length)
+        _number("pad_id", pad_id, -(2**31) - 1, 2**31)
         flat, offsets = self.encode_batch(actions)
         lengths = np.diff(offsets)
         if cut := np.count_nonzero(lengths > max_length):
@@ -517,18 +500,17 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
+        _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
-        config = _read(folder / "processor_config.json", _json_object)
+        config = _read(folder / "processor_config.json", json.loads)
+        if not isinstance(config, dict):
+            raise TokenizerFormatError(f"{folder} has no object in processor_config.json: {config}")
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
         if version != FORMAT_VERSION:
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
         fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
         fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        bpe = _read_bpe(folder)
-        try:
-            return cls(PreTrainedTokenizerFast(tokenizer_object=bpe), **fields)
-        except ValueError as error:
-            raise TokenizerFormatError(f"cannot load {folder}: {error}") from error
+        return _load(folder, lambda: cls(_read_bpe(folder), **fields))  # type: ignore[no-any-return]
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the tokenizer's own."""
@@ -557,14 +539,25 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
     def _codec(self) -> Any:
         """Make the native codec of this tokenizer, once; None where there is no such thing."""
         bpe = self.tokenizer.backend_tokenizer
+        size, pre = bpe.get_vocab_size(), bpe.pre_tokenizer
         numbers = self.scale, self.min_token, self.max_token, self.time_horizon
-        of = Codec, bpe.get_vocab_size(), len(bpe.get_added_tokens_decoder()), *numbers
+        of = (  # as much as can be looked at in a call of one chunk
+            Codec, bpe, size, bpe.id_to_token(size - 1), len(bpe.get_added_tokens_decoder()),
+            type(bpe.normalizer), type(bpe.post_processor), type(pre),
+            getattr(pre, "add_prefix_space", None), getattr(pre, "use_regex", None), *numbers,
+        )  # fmt: skip
         if self._native[0] != of:
             native = None
             try:
                 native = None if Codec is None else Codec(bpe.to_str(), *numbers)
             except (NotImplementedError, OverflowError) as reason:
                 logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
+            vocabulary = bpe.get_vocab(with_added_tokens=False)
+            self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
+                i: bytes(_BYTE_OF[c] for c in t) if _BYTE_OF.keys() >= {*t} else t.encode()
+                for t, i in vocabulary.items()
+            }
+            self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
             self._native = of, native
         return self._native[1]
 
@@ -605,16 +598,15 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 
     def _symbols(self, ids: list[int], expected: int) -> tuple[ChunkStatus, NDArray[np.int64]]:
         """Status and codes of one chunk; no codes where its ids are no text of the alphabet."""
-        none = np.zeros(0, dtype=np.int64)
         try:
             text = b"".join(self._bytes_of_id[i] for i in ids).decode()
         except KeyError:
-            return ChunkStatus.UNKNOWN_ID, none
+            return ChunkStatus.UNKNOWN_ID, np.zeros(0, dtype=np.int64)
         except UnicodeDecodeError:
-            return ChunkStatus.OUT_OF_ALPHABET, none
+            return ChunkStatus.OUT_OF_ALPHABET, np.zeros(0, dtype=np.int64)
         codes = np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.int64)
         if (codes > self._highest_code).any():
-            return ChunkStatus.OUT_OF_ALPHABET, none
+            return ChunkStatus.OUT_OF_ALPHABET, codes[:0]
         if len(codes) == expected:
             return ChunkStatus.OK, codes
         return (ChunkStatus.SHORT if len(codes) < expected else ChunkStatus.LONG), codes
@@ -623,6 +615,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
 @functools.lru_cache(maxsize=16)
 def _weights(horizon: int) -> NDArray[np.float64]:
     """Orthonormal DCT-II as a matrix (frequency, step), in the same bits on every machine."""
+    _optional("time_horizon", horizon)
     step = np.arange(horizon)
     phase = np.outer(step, 2 * step + 1) % (4 * horizon)  # the period
     phase = np.minimum(phase, 4 * horizon - phase)
@@ -663,7 +656,13 @@ def _product(matrix: NDArray[np.float64], x: NDArray[np.float64]) -> NDArray[np.
 
 def _numeric(x: Any) -> NDArray[Any]:
     """Make a real array of an array-like or a tensor (known by ``detach``; torch stays unknown)."""
-    array = np.asarray(x.detach().cpu().double().numpy() if hasattr(x, "detach") else x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError("actions are a masked array: fill it or leave the chunks out")
+    if hasattr(x, "detach"):
+        if "complex" in str(x.dtype) or "bool" in str(x.dtype):
+            raise TypeError(f"actions must be real numbers, not {x.dtype}")
+        x = x.detach().cpu().double().numpy()
+    array = np.asarray(x)
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise TypeError(f"actions must be real numbers, not {array.dtype}")
     return array
@@ -671,6 +670,9 @@ def _numeric(x: Any) -> NDArray[Any]:
 
 def _as_chunks(actions: Any) -> NDArray[Any]:
     """Make a batch (B, H, D) of a batch, a list of chunks, or one chunk (H, D)."""
+    plain = type(actions) is np.ndarray and actions.ndim == 3 and actions.size > 0
+    if plain and actions.dtype.char in "fd":
+        return actions  # type: ignore[no-any-return]
     if isinstance(actions, (list, tuple)):
         actions = [_numeric(chunk) for chunk in actions]
         if len(shapes := sorted({array.shape for array in actions})) > 1:
@@ -760,23 +762,24 @@ def _alphabet_size(vocabulary: dict[str, int]) -> int:
 
 def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """All ids in one array, and where each chunk begins, of what `decode_batch` takes."""
-    try:
-        if offsets is None:
-            chunks = [[*_listed(chunk)] for chunk in _listed(ids)]
-            offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
-            ids = itertools.chain.from_iterable(chunks)
-        whole = [operator.index(i) for i in _listed(ids)]
-    except TypeError as error:
-        raise TypeError(f"tokens must be a list of ids per chunk: {error}") from error
-    flat = [i if abs(i) < 2**63 else -1 for i in whole]  # no vocabulary has either
-    bounds = [int(end) for end in _listed(offsets)]
+    wanted = "tokens must be a list of ids per chunk (flat ids need offsets)"
+    if offsets is None:
+        chunks = [_whole(wanted, chunk) for chunk in ids]
+        offsets = [*itertools.accumulate(map(len, chunks), initial=0)]
+        ids = [*itertools.chain.from_iterable(chunks)]
+    flat = [i if abs(i) < 2**63 else -1 for i in _whole(wanted, ids)]  # no vocabulary has either
+    bounds = _whole("offsets must be whole numbers", offsets)
     if bounds[:1] != [0] or bounds[-1] != len(flat) or sorted(bounds) != bounds:
         raise ValueError(f"offsets must rise from 0 to the number of ids, {len(flat)}")
     return np.array(flat, dtype=np.int64), np.array(bounds, dtype=np.int64)
 
 
-def _listed(values: Any) -> Any:
-    return values.tolist() if hasattr(values, "tolist") else values
+def _whole(wanted: str, values: Any) -> list[int]:
+    try:
+        listed = values.tolist() if hasattr(values, "tolist") else values
+        return [operator.index(i) for i in listed]
+    except TypeError as error:
+        raise TypeError(f"{wanted}: {error}") from error
 
 
 def _describe(status: NDArray[np.uint8]) -> str:
@@ -787,9 +790,7 @@ def _describe(status: NDArray[np.uint8]) -> str:
     return f"{len(bad)} of {len(status)} chunks did not decode ({reasons}), the first is {bad[0]}"
 
 
-def _number(
-    name: str, value: Any, above: float = 0, below: float = math.inf, kind: Any = int
-) -> Any:
+def _number(name: str, value: Any, above: Any = 0, below: Any = math.inf, kind: Any = int) -> Any:
     """Check a setting, of a caller or a file, and give it as that kind of number."""
     right = isinstance(value, {int: Integral, float: Real}[kind]) and not isinstance(value, bool)
     if not (right and above < value < below):
@@ -799,7 +800,13 @@ def _number(
 
 
 def _optional(name: str, value: Any) -> int | None:
-    return None if value is None else int(_number(name, value))
+    number = None if value is None else int(_number(name, value))
+    if name == "time_horizon" and number and number > _LONGEST:
+        raise ValueError(
+            f"chunks of {value} steps, where {_LONGEST} are the most: is a whole dataset passed "
+            "as one chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
+        )
+    return number
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> str:
@@ -827,20 +834,20 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
 
 
 def _read(path: Path, parse: Callable[[str], Any]) -> Any:
+    return _load(path, lambda: parse(path.read_text(encoding="utf-8")))
+
+
+def _load(path: Path, call: Callable[[], Any]) -> Any:
+    """Make an error of a file or folder out of whatever reading it raises."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except Exception as error:  # tokenizers has no narrower class
-        raise TokenizerFormatError(f"cannot read {path}: {error}") from error
+        return call()
+    except BaseException as error:  # the tokenizers package has no narrower class, and panics
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
+        raise TokenizerFormatError(f"cannot load {path}: {error}") from error
 
 
-def _json_object(text: str) -> dict[str, Any]:
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError(f"it holds {type(value).__name__}, not an object")
-    return value
-
-
-def _read_bpe(folder: Path) -> Any:
+def _read_bpe(folder: Path) -> PreTrainedTokenizerFast:
     """Read ``tokenizer.json``, which transformers 5 moves for the published class."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -850,4 +857,4 @@ def _read_bpe(folder: Path) -> Any:
     kinds = models.BPE, pre_tokenizers.ByteLevel, decoders.ByteLevel
     if not all(map(isinstance, parts, kinds)):
         raise TokenizerFormatError(f"the tokenizer in {folder} is no byte-level BPE: {parts}")
-    return bpe
+    return PreTrainedTokenizerFast(tokenizer_object=bpe)

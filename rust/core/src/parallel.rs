@@ -89,7 +89,10 @@ pub fn consume<I: Send, S, T: Send>(
     // The calling thread works too: it alone can see the caller's interrupt.
     thread::scope(|scope| {
         for _ in 1..threads.min(count) {
-            scope.spawn(worker);
+            // Where the system has no thread to give, the queue is emptied by those that are there.
+            if thread::Builder::new().spawn_scoped(scope, worker).is_err() {
+                break;
+            }
         }
         worker()
     })?;

@@ -2,6 +2,8 @@
 #![allow(missing_docs, reason = "a test crate has no readers of documentation")]
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use vlaprep_core::Error;
@@ -63,11 +65,19 @@ fn encode(codec: &Codec, chunks: &[f64], on_range: OnRange) -> Result<Encoded, E
     codec.encode(chunks, SHAPE, on_range, 1, &Interrupt::never())
 }
 
+fn decode_ids<I: Copy + Into<i64>>(
+    codec: &Codec,
+    ids: &[I],
+    offsets: &[i64],
+    on_range: OnRange,
+    pad: bool,
+) -> Result<Decoded, Error> {
+    codec.decode(ids, offsets, SHAPE, on_range, pad, &Interrupt::never())
+}
+
 fn decode(codec: &Codec, encoded: &Encoded, pad: bool) -> Decoded {
     let (ids, offsets) = (&encoded.ids, &encoded.offsets);
-    codec
-        .decode(ids, offsets, SHAPE, OnRange::Clamp, pad)
-        .unwrap()
+    decode_ids(codec, ids, offsets, OnRange::Clamp, pad).unwrap()
 }
 
 fn symbols(chunks: &[f64]) -> Vec<i32> {
@@ -96,7 +106,7 @@ proptest! {
     ) {
         let codec = codec(None);
         let offsets = [0, ids.len() as i64 / 2, ids.len() as i64];
-        let Decoded { actions, status } = codec.decode(&ids, &offsets, SHAPE, OnRange::Published, pad).unwrap();
+        let Decoded { actions, status } = decode_ids(&codec, &ids, &offsets, OnRange::Published, pad).unwrap();
         prop_assert_eq!((actions.len(), status.len()), (2 * SIZE, 2));
         prop_assert!(actions.iter().all(|value| value.is_finite()));
         let unknown = |ids: &[i64]| ids.iter().any(|id| !(0..(324 + 6)).contains(id));
@@ -169,9 +179,8 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
     });
     let offsets: Vec<i64> = std::iter::once(0).chain(ends).collect();
     for pad in [false, true] {
-        let Decoded { actions, status } = codec
-            .decode(&ids, &offsets, SHAPE, OnRange::Clamp, pad)
-            .unwrap();
+        let Decoded { actions, status } =
+            decode_ids(&codec, &ids, &offsets, OnRange::Clamp, pad).unwrap();
         assert!(
             status
                 .iter()
@@ -191,16 +200,19 @@ fn a_bad_chunk_says_why_and_becomes_zeros() {
         assert_eq!(symbols, [vec![i32::from(pad); SIZE - 1], vec![0]].concat());
     }
     for offsets in [&[0, 1][..], &[1, 18], &[0, 9, 5, 18], &[]] {
-        assert!(
-            codec
-                .decode(&good, offsets, SHAPE, OnRange::Clamp, false)
-                .is_err()
-        );
+        assert!(decode_ids(&codec, &good, offsets, OnRange::Clamp, false).is_err());
     }
     let huge = (usize::MAX / 8, 2);
     assert!(
         codec
-            .decode(&good, &[0, 18], huge, OnRange::Clamp, false)
+            .decode(
+                &good,
+                &[0, 18],
+                huge,
+                OnRange::Clamp,
+                false,
+                &Interrupt::never()
+            )
             .is_err()
     );
 }
@@ -231,16 +243,12 @@ fn what_lies_outside_is_moved_refused_or_kept() {
         [format!("{fault}; clamped below, and kept above")]
     );
     let (ids, offsets) = (&kept.ids, &kept.offsets);
-    let decoded = codec
-        .decode(ids, offsets, SHAPE, OnRange::Published, false)
-        .unwrap();
+    let decoded = decode_ids(&codec, ids, offsets, OnRange::Published, false).unwrap();
     assert_eq!(
         symbols(&decoded.actions)[SIZE..SIZE + 4],
         [2449, 2449, 2449, 0]
     );
-    let decoded = codec
-        .decode(ids, offsets, SHAPE, OnRange::Clamp, false)
-        .unwrap();
+    let decoded = decode_ids(&codec, ids, offsets, OnRange::Clamp, false).unwrap();
     assert_eq!(decoded.status, [0, Status::OutOfAlphabet as u8, 0]);
     chunks[SIZE] = 1e5;
     assert!(encode(&codec, &chunks, OnRange::Published).is_err());
@@ -327,8 +335,20 @@ fn settings_that_fit_no_vocabulary_are_refused() {
     ));
     assert!(matches!(
         new(|s| s.min_token = i64::MIN),
-        Err(Error::Unsupported(_))
+        Err(Error::Argument(_))
     ));
+    for scale in [f64::from_bits(1), 1e-320, 1e-308, 1e-301] {
+        let error = Codec::new(Some(&tokenizer()), Settings { scale, ..settings }).unwrap_err();
+        assert!(error.to_string().contains("overflow"), "{scale:e}: {error}");
+    }
+    let coarse = Settings {
+        scale: 1e-299,
+        ..settings
+    };
+    let codec = Codec::new(Some(&tokenizer()), coarse).unwrap();
+    let ids = [i64::from(b'B'); SIZE];
+    let decoded = decode_ids(&codec, &ids, &[0, 18], OnRange::Clamp, false).unwrap();
+    assert!(decoded.actions.iter().all(|value| value.is_finite()));
     let other = tokenizer().replace("\"\\u0000\":", "\"\\uE000\":");
     assert!(matches!(
         Codec::new(Some(&other), settings),
@@ -370,9 +390,7 @@ fn without_a_tokenizer_ids_are_symbols() {
         (205, Status::Ok),
     ] {
         let ids = [&[0; SIZE - 1][..], &[id]].concat();
-        let decoded = plain
-            .decode(&ids, &[0, 18], SHAPE, OnRange::Clamp, false)
-            .unwrap();
+        let decoded = decode_ids(&plain, &ids, &[0, 18], OnRange::Clamp, false).unwrap();
         assert_eq!(decoded.status, [want as u8]);
     }
 }
@@ -382,9 +400,7 @@ fn a_batch_of_no_chunks_or_of_no_numbers() {
     let codec = codec(None);
     let encoded = encode(&codec, &[], OnRange::Clamp).unwrap();
     assert_eq!((encoded.ids.len(), encoded.offsets), (0, vec![0]));
-    let decoded = codec
-        .decode::<i32>(&[], &[0], SHAPE, OnRange::Clamp, false)
-        .unwrap();
+    let decoded = decode_ids::<i32>(&codec, &[], &[0], OnRange::Clamp, false).unwrap();
     assert_eq!((decoded.actions.len(), decoded.status.len()), (0, 0));
     let never = Interrupt::never();
     assert!(
@@ -400,8 +416,38 @@ fn a_batch_of_no_chunks_or_of_no_numbers() {
         );
         assert!(
             codec
-                .decode::<i64>(&[], &[0], shape, OnRange::Clamp, false)
+                .decode::<i64>(&[], &[0], shape, OnRange::Clamp, false, &Interrupt::never())
                 .is_err()
         );
     }
+}
+
+#[test]
+fn one_thread_can_be_interrupted() {
+    let codec = codec(Some(SHAPE.0));
+    let chunks = vec![0.1; (1 << 18) * SIZE];
+    let whole = encode(&codec, &chunks, OnRange::Clamp).unwrap();
+    let asked = AtomicUsize::new(0);
+    let poll = || asked.fetch_add(1, Ordering::Relaxed) == 1;
+    let ended = codec.encode(&chunks, SHAPE, OnRange::Clamp, 1, &Interrupt::new(&poll));
+    assert!(matches!(ended, Err(Error::Interrupted)));
+    asked.store(0, Ordering::Relaxed);
+    let Encoded { ids, offsets, .. } = whole;
+    let ended = codec.decode(
+        &ids,
+        &offsets,
+        SHAPE,
+        OnRange::Clamp,
+        false,
+        &Interrupt::new(&poll),
+    );
+    assert!(matches!(ended, Err(Error::Interrupted)));
+    asked.store(0, Ordering::Relaxed);
+    let few = &chunks[..1000 * SIZE];
+    assert!(
+        codec
+            .encode(few, SHAPE, OnRange::Clamp, 1, &Interrupt::new(&poll))
+            .is_ok()
+    );
+    assert_eq!(asked.load(Ordering::Relaxed), 0); // a question can take longer than a small batch
 }

@@ -167,14 +167,16 @@ impl Codec {
         let offsets = offsets.values()?;
         let decoded = if let Some(ids) = Input::<i32>::borrowed(ids, 1) {
             let ids = ids.values()?;
-            gate::run(py, |_| {
-                self.inner.decode(ids, offsets, shape, on_range, pad)
+            gate::run(py, |interrupt| {
+                self.inner
+                    .decode(ids, offsets, shape, on_range, pad, interrupt)
             })?
         } else {
             let ids = Input::<i64>::new("ids", ids, 1)?;
             let ids = ids.values()?;
-            gate::run(py, |_| {
-                self.inner.decode(ids, offsets, shape, on_range, pad)
+            gate::run(py, |interrupt| {
+                self.inner
+                    .decode(ids, offsets, shape, on_range, pad, interrupt)
             })?
         };
         let shape = [decoded.status.len(), time_horizon, action_dim];
@@ -232,7 +234,7 @@ fn range_named(name: &str) -> PyResult<OnRange> {
 /// Parameters
 /// ----------
 /// chunks : array_like of float32 or float64, shape (N, H, D)
-///     Normalised action chunks. float16 is widened to float32, integers to float64.
+///     Normalised action chunks of at most 4,096 steps. float16 is widened to float32, integers to float64.
 /// scale : float
 ///     Steps per unit of a coefficient, positive; the published tokenizer uses 10.
 ///

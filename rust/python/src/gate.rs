@@ -1,8 +1,8 @@
 //! The one gate between Python and long calls.
 //!
 //! Every kernel passes through [`run`]: the interpreter lock is released, and errors come out as the
-//! classes of `vlaprep.errors`. Calls that read files, and kernels that share their work among threads,
-//! look at Ctrl-C between pieces of it; other kernels over arrays in memory run to their end.
+//! classes of `vlaprep.errors`. Calls that read files, kernels that share their work among threads, and
+//! the codec look at Ctrl-C between pieces of it; other kernels over arrays in memory run to their end.
 
 use std::sync::{Mutex, PoisonError};
 

@@ -6,7 +6,11 @@ use super::dct::{Block, Dct, copy};
 use super::lanes::LANES;
 use super::quantize::Round;
 use super::range::{Lost, OnRange, Outside, Report};
+use crate::parallel::Interrupt;
 use crate::{Error, Result};
+
+/// Numbers after which a thread looks whether it is to stop: some hundredths of a second.
+pub(super) const PIECE: usize = 1 << 20;
 
 /// What all chunks of a call have in common.
 #[derive(Clone, Copy)]
@@ -28,7 +32,11 @@ pub(super) struct Part {
 
 impl Batch<'_> {
     /// Encodes some chunks; nothing where a value is not finite or overflows.
-    pub(super) fn encode<T: Copy + Into<f64>>(&self, chunks: &[T]) -> Option<Part> {
+    pub(super) fn encode<T: Copy + Into<f64>>(
+        &self,
+        chunks: &[T],
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Option<Part>> {
         let size = self.dct.horizon() * self.dims;
         let mut block = Block::new(self.dct.horizon(), self.dims);
         let most = block.most();
@@ -41,14 +49,22 @@ impl Batch<'_> {
             report: Report::default(),
         };
         part.offsets.push(0);
+        let mut numbers = 0;
         for (first, chunks) in (0..).step_by(most).zip(chunks.chunks(most * size)) {
+            if numbers >= PIECE {
+                interrupt.check()?;
+                numbers = 0;
+            }
+            numbers += chunks.len();
             let count = chunks.len() / size;
             let range = (self.codec.min_token as f64, self.codec.max_token as f64);
             let zero = self.codec.min_token as u16;
             let mut round = Round::new(self.codec.scale, range, zero, count * self.dims, &mut rows);
             self.dct.block(&mut block, chunks, &mut round);
             if !round.inside() {
-                let outside = self.place_in_range(&block, first, count, &mut rows)?;
+                let Some(outside) = self.place_in_range(&block, first, count, &mut rows) else {
+                    return Ok(None);
+                };
                 part.report.add(Report {
                     outside: Some(outside),
                     lost: None,
@@ -69,7 +85,7 @@ impl Batch<'_> {
                 }
             }
         }
-        Some(part)
+        Ok(Some(part))
     }
 
     /// Writes the symbols of a block some of which lie outside the fitted range; nothing where a

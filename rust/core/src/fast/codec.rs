@@ -3,8 +3,9 @@
 //! A [`Codec`] never changes, so threads and forked processes may share it. What a call needs besides
 //! is made once for the call and used for all of its chunks.
 
-use super::batch::{Batch, Part, unusable};
+use super::batch::{Batch, PIECE, Part, unusable};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
+use super::cosine::{LONGEST, check_horizon};
 use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
 use crate::memory::zeroed;
@@ -135,7 +136,10 @@ impl Codec {
             ));
         }
         if !(-FAR..=FAR).contains(&min_token) {
-            return Err(Error::Unsupported(format!("min_token {min_token}")));
+            return Err(Error::argument(format!(
+                "min_token is {min_token}, it must be from {} to {FAR}",
+                -FAR
+            )));
         }
         let last = min_token + i64::from(size) - 1;
         let max_token = settings.max_token.unwrap_or(last);
@@ -145,9 +149,20 @@ impl Codec {
                  character that the vocabulary begins with"
             )));
         }
+        // Whatever decodes is a sum of at most so many of these.
+        let largest = min_token.abs().max((min_token + i64::from(LARGEST)).abs()) as f64 / scale;
+        if largest > f64::MAX / LONGEST as f64 {
+            return Err(Error::argument(format!(
+                "scale is {scale:e}, so small that coefficients overflow"
+            )));
+        }
         // Most coefficients are 0; where that is no symbol, most are at the nearer end.
         let run = (-min_token).clamp(0, max_token - min_token) as u16;
         let coefficient = |symbol: i64| (symbol + min_token) as f64 / scale;
+        let transforms = match settings.time_horizon {
+            Some(h) => Some((Dct::new(h)?, Idct::new(h)?)),
+            None => None,
+        };
         Ok(Self {
             scale,
             min_token,
@@ -157,7 +172,7 @@ impl Codec {
                 Tokens::Merged(Box::new((Encoder::new(&model, run), Decoder::new(&model))))
             }),
             coefficients: (0..=max_token - min_token).map(coefficient).collect(),
-            transforms: settings.time_horizon.map(|h| (Dct::new(h), Idct::new(h))),
+            transforms,
         })
     }
 
@@ -255,7 +270,7 @@ impl Codec {
         let dct = match &self.transforms {
             Some((dct, _)) if dct.horizon() == horizon => dct,
             _ => {
-                made = Dct::new(horizon);
+                made = Dct::new(horizon)?;
                 &made
             }
         };
@@ -266,11 +281,11 @@ impl Codec {
             on_range,
         };
         let encoded = if threads <= 1 || chunks.len() <= SHARE * size {
-            batch.encode(chunks)
+            batch.encode(chunks, interrupt)?
         } else {
             let shares: Vec<_> = chunks.chunks(SHARE * size).collect();
-            let parts =
-                parallel::map(&shares, threads, interrupt, |share| Ok(batch.encode(share)))?;
+            let encode = |share: &&[T]| batch.encode(share, interrupt);
+            let parts = parallel::map(&shares, threads, interrupt, encode)?;
             let parts = parts.into_iter().collect::<Result<Option<Vec<_>>>>()?;
             parts.map(Part::join)
         };
@@ -292,6 +307,7 @@ impl Codec {
         (horizon, dims): (usize, usize),
         on_range: OnRange,
         pad: bool,
+        interrupt: &Interrupt<'_>,
     ) -> Result<Decoded> {
         let size = size_of(horizon, dims)?;
         let rise = offsets.is_sorted() && offsets.first() == Some(&0);
@@ -314,7 +330,7 @@ impl Codec {
             let idct = match &self.transforms {
                 Some((_, idct)) if idct.horizon() == horizon => idct,
                 _ => {
-                    made = Idct::new(horizon);
+                    made = Idct::new(horizon)?;
                     &made
                 }
             };
@@ -324,7 +340,13 @@ impl Codec {
             let groups = offsets[..count]
                 .chunks(most)
                 .zip(actions.chunks_mut(most * size));
+            let mut numbers = 0;
             for (group, (starts, actions)) in groups.enumerate() {
+                if numbers >= PIECE {
+                    interrupt.check()?;
+                    numbers = 0;
+                }
+                numbers += actions.len();
                 let ends = &offsets[group * most + 1..];
                 let width = block.width(starts.len());
                 block.frequencies.fill(0.0);
@@ -375,6 +397,7 @@ impl Codec {
 
 /// How many numbers a chunk has.
 pub(super) fn size_of(horizon: usize, dims: usize) -> Result<usize> {
+    check_horizon(horizon)?;
     match horizon.checked_mul(dims) {
         Some(size) if size > 0 => Ok(size),
         _ => Err(Error::argument(format!(

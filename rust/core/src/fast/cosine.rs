@@ -9,8 +9,26 @@
 
 use std::f64::consts::PI;
 
+use crate::{Error, Result};
+
 /// Terms of the series: the next one is below 1e-20.
 const TERMS: u32 = 9;
+
+/// The most steps of a chunk: the panels of a direction, `H²/3` to `H²/2` doubles, stay below 70 MB.
+///
+/// Policies predict tens of steps at a time. Who has more has passed a whole dataset as one chunk.
+pub const LONGEST: usize = 4096;
+
+/// Refuses horizons beyond [`LONGEST`].
+pub(super) fn check_horizon(horizon: usize) -> Result<()> {
+    if horizon <= LONGEST {
+        return Ok(());
+    }
+    Err(Error::argument(format!(
+        "chunks of {horizon} steps, where {LONGEST} are the most: is a whole dataset passed as one \
+         chunk? Cut it into chunks (B, H, D) of what a policy predicts at a time"
+    )))
+}
 
 /// `s(k) · cos(π·k·(2t + 1) / 2H)` for all frequencies `k` and steps `t` below a horizon `H`, where
 /// `s(0) = √(1/H)` and `s(k > 0) = √(2/H)`.

@@ -20,9 +20,10 @@
     reason = "kernels are compiled for each set of instructions"
 )]
 
-use super::cosine::Weights;
+use super::cosine::{Weights, check_horizon};
 use super::lanes::{Kernel, LANES, Lanes, Simd};
 use super::panel::{Consecutive, Listed, Panel};
+use crate::Result;
 
 /// As many lanes as keep the rows of a common horizon in the fastest cache.
 const WIDTH: usize = 32;
@@ -50,7 +51,8 @@ impl Plan {
     fn new(
         horizon: usize,
         panel: impl Fn(usize, usize, &dyn Fn(usize, usize) -> f64) -> Panel,
-    ) -> Self {
+    ) -> Result<Self> {
+        check_horizon(horizon)?;
         let weights = Weights::new(horizon.max(1));
         let (mut steps, mut first, mut stages) = (horizon, 1, Vec::new());
         loop {
@@ -67,12 +69,12 @@ impl Plan {
             steps -= half;
             if !even || steps == 0 {
                 let even = |j: usize, row: usize| weights.at(first * j, row);
-                return Self {
+                return Ok(Self {
                     horizon,
                     even: panel(steps, steps, &even),
                     last: first,
                     stages,
-                };
+                });
             }
         }
     }
@@ -93,19 +95,15 @@ pub struct Idct {
 }
 
 impl Dct {
-    /// The transform over `horizon` steps.
-    #[must_use]
-    pub fn new(horizon: usize) -> Self {
+    /// The transform over `horizon` steps, [`LONGEST`] at most.
+    pub fn new(horizon: usize) -> Result<Self> {
         Self::with(horizon, Simd::detect())
     }
 
     /// The transform by those instructions.
-    #[must_use]
-    pub fn with(horizon: usize, simd: Simd) -> Self {
-        Self {
-            plan: Plan::new(horizon, |k, t, weight| Panel::new(k, t, weight)),
-            simd,
-        }
+    pub fn with(horizon: usize, simd: Simd) -> Result<Self> {
+        let plan = Plan::new(horizon, |k, t, weight| Panel::new(k, t, weight))?;
+        Ok(Self { plan, simd })
     }
 
     /// The steps of a chunk.
@@ -147,21 +145,17 @@ impl Dct {
 }
 
 impl Idct {
-    /// The inverse over `horizon` steps.
-    #[must_use]
-    pub fn new(horizon: usize) -> Self {
+    /// The inverse over `horizon` steps, [`LONGEST`] at most.
+    pub fn new(horizon: usize) -> Result<Self> {
         Self::with(horizon, Simd::detect())
     }
 
     /// The inverse by those instructions.
-    #[must_use]
-    pub fn with(horizon: usize, simd: Simd) -> Self {
-        Self {
-            plan: Plan::new(horizon, |k, t, weight| {
-                Panel::new(t, k, |row, j| weight(j, row))
-            }),
-            simd,
-        }
+    pub fn with(horizon: usize, simd: Simd) -> Result<Self> {
+        let plan = Plan::new(horizon, |k, t, weight| {
+            Panel::new(t, k, |row, j| weight(j, row))
+        })?;
+        Ok(Self { plan, simd })
     }
 
     /// The steps of a chunk.
@@ -397,6 +391,7 @@ fn fold<L: Lanes>(rows: &mut [f64], n: usize, width: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::cosine::LONGEST;
     use super::*;
 
     fn wave(count: usize) -> Vec<f64> {
@@ -414,7 +409,9 @@ mod tests {
     #[test]
     fn a_constant_has_one_coefficient() {
         let mut c = [0.0; 8];
-        Dct::new(4).forward(&[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 2, &mut c);
+        Dct::new(4)
+            .unwrap()
+            .forward(&[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0], 2, &mut c);
         assert!((c[0] - 2.0).abs() < 1e-15 && (c[1] - 4.0).abs() < 1e-15);
         assert!(c[2..].iter().all(|v| v.abs() < 1e-15));
     }
@@ -433,7 +430,7 @@ mod tests {
         ] {
             let (x, weights) = (wave(h * dims), Weights::new(h));
             let mut got = vec![0.0; x.len()];
-            Dct::new(h).forward(&x, dims, &mut got);
+            Dct::new(h).unwrap().forward(&x, dims, &mut got);
             for (k, d) in (0..h).flat_map(|k| (0..dims).map(move |d| (k, d))) {
                 let want: f64 = (0..h).map(|t| weights.at(k, t) * x[t * dims + d]).sum();
                 let got = got[k * dims + d];
@@ -450,9 +447,11 @@ mod tests {
                 let runs = [Simd::portable(), Simd::detect()].map(|simd| {
                     let mut block = Block::new(h, dims);
                     let mut rows = Vec::new();
-                    Dct::with(h, simd).block(&mut block, &x, &mut All(&mut rows));
+                    let dct = Dct::with(h, simd).unwrap();
+                    dct.block(&mut block, &x, &mut All(&mut rows));
                     let mut back = vec![0.0; x.len()];
-                    Idct::with(h, simd).block(&mut block, &mut back);
+                    let idct = Idct::with(h, simd).unwrap();
+                    idct.block(&mut block, &mut back);
                     for (at, (got, want)) in back.iter().zip(&x).enumerate() {
                         assert!((got - want).abs() < 1e-13, "H {h}, D {dims}, at {at}");
                     }
@@ -467,7 +466,7 @@ mod tests {
     #[test]
     fn a_chunk_is_transformed_alike_alone_and_among_others() {
         for dims in [1, 2, 3, 5, 14] {
-            let dct = Dct::new(10);
+            let dct = Dct::new(10).unwrap();
             let mut block = Block::new(10, dims);
             let x = wave(10 * dims * block.most());
             let (mut rows, width) = (Vec::new(), block.width(block.most()));
@@ -480,5 +479,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_whole_dataset_is_no_chunk() {
+        for h in [LONGEST + 1, 100_000, 1 << 61, usize::MAX] {
+            for error in [Dct::new(h).unwrap_err(), Idct::new(h).unwrap_err()] {
+                assert!(error.to_string().contains(&format!("{h} steps")), "{error}");
+            }
+        }
+        let mut c = vec![0.0; LONGEST];
+        Dct::new(LONGEST)
+            .unwrap()
+            .forward(&vec![1.0; LONGEST], 1, &mut c);
+        assert!((c[0] - 64.0).abs() < 1e-9 && c[1..].iter().all(|v| v.abs() < 1e-9));
     }
 }

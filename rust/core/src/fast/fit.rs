@@ -303,7 +303,7 @@ impl<T: Copy + Into<f64>> Part<'_, T> {
             horizon,
             dims,
         } = self.chunks;
-        let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
+        let (dct, mut block) = (Dct::new(horizon)?, Block::new(horizon, dims));
         let mut rows = vec![0; horizon * block.width(block.most())];
         let size = horizon * dims;
         for (number, chunks) in values.chunks(block.most() * size).enumerate() {

@@ -18,6 +18,7 @@ mod unicode;
 
 pub use bpe::{Status, Trained, Trainer, Words};
 pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
+pub use cosine::LONGEST;
 pub use dct::{Dct, Idct};
 pub use fit::{Chunks, Fit, Fitted};
 pub use lanes::Simd;

@@ -25,7 +25,7 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
         )));
     }
     let size = horizon * dims;
-    if size == 0 {
+    if size == 0 || chunks.is_empty() {
         return Ok(Vec::new());
     }
     if !chunks.len().is_multiple_of(size) {
@@ -34,7 +34,7 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
             chunks.len()
         )));
     }
-    let (dct, mut block) = (Dct::new(horizon), Block::new(horizon, dims));
+    let (dct, mut block) = (Dct::new(horizon)?, Block::new(horizon, dims));
     let mut symbols = zeroed(chunks.len()).ok_or_else(|| {
         Error::argument(format!("{} integers do not fit into memory", chunks.len()))
     })?;

@@ -108,7 +108,7 @@ impl Sweep {
             )));
         }
         Ok(Self {
-            dct: Dct::with(horizon, simd),
+            dct: Dct::with(horizon, simd)?,
             simd,
             dims,
             scale,

@@ -28,7 +28,7 @@ fn brute(
         high: vec![f64::NEG_INFINITY; size],
         ..Brute::default()
     };
-    let dct = Dct::new(horizon);
+    let dct = Dct::new(horizon).unwrap();
     let mut found = std::collections::BTreeMap::new();
     for (episode, range) in episodes.iter().enumerate() {
         for start in 0..(range.len() + 1).saturating_sub(horizon) {
