@@ -86,9 +86,9 @@ BARS: Mapping[str, Mapping[str, Bar]] = {
         "dct": Bar({NUMPY: 10, SCIPY: 1}),
     },
     "every window": {
-        "sweep": Bar({NUMPY: 15}),
-        "sweep-rec": Bar({NUMPY: 15}, lambda _: 300 * MB),
-        "sweep-conv": Bar({NUMPY: 15}, lambda _: 300 * MB),
+        "sweep": Bar({NUMPY: 10}),
+        "sweep-rec": Bar({NUMPY: 6}, lambda _: 300 * MB),
+        "sweep-conv": Bar({NUMPY: 6}, lambda _: 300 * MB),
     },
 }
 
