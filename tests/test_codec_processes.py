@@ -157,7 +157,7 @@ def test_ctrl_c_ends_a_long_call(call: str, codec: ActionCodec) -> None:
             return time.perf_counter() - began
         return time.perf_counter() - began
 
-    whole = seconds()
+    whole = min(seconds(), seconds())
     threading.Timer(whole / 10, signal.raise_signal, [signal.SIGINT]).start()
     assert seconds() < 0.8 * whole
 

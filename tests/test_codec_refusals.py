@@ -63,6 +63,12 @@ def test_a_whole_dataset_is_no_chunk(
     assert not quantize(longest, 10).any()
 
 
+def test_numbers_of_numpy_are_numbers(folder: Path) -> None:
+    codec = ActionCodec.from_pretrained(folder)
+    same = dataclasses.replace(codec, scale=np.float32(10), min_token=np.int16(codec.min_token))
+    assert same.decode_batch([[1]])[1].tolist() == codec.decode_batch([[1]])[1].tolist()
+
+
 def test_a_folder_is_no_text_of_a_tokenizer(folder: Path) -> None:
     for wrong in (folder, str(folder), "", None):
         with pytest.raises(ValueError, match="from_pretrained takes a folder"):

@@ -176,7 +176,7 @@ def test_fit_refuses_what_is_no_list_of_chunks(data: Any, error: type, text: str
 
 
 def test_fit_refuses_senseless_settings() -> None:
-    for scale in (0, -1, np.nan, np.inf):
+    for scale in (0, -1, np.nan, np.inf, 10**400, 10.0**308):
         with pytest.raises(ValueError, match="scale"):
             FastActionProcessor.fit(smooth(4), scale)
     with pytest.raises(ValueError, match=r"action_dim 14 .*\[3\]"):

@@ -112,7 +112,8 @@ class ActionCodec:
         for name in ("min_token", "max_token"):
             if (value := getattr(self, name)) is not None:
                 _check_whole(name, value, -(2**50), 2**51)
-        if isinstance(self.scale, bool) or not 0 < self.scale < 1e308:
+        scale = self.scale.item() if isinstance(self.scale, np.generic) else self.scale
+        if isinstance(scale, bool) or not 0 < scale < 1e308:
             raise ValueError(f"scale is {self.scale!r}, it must be a positive number")
         self._start(logging.WARNING)
 

@@ -219,7 +219,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         # English clean-up would eat blanks before punctuation, which are coefficients here.
         tokenizer.clean_up_tokenization_spaces = False
         vocabulary = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
-        self.scale = _number("scale", scale, below=1e308, kind=float)
+        self.scale = _number("scale", scale, kind=float)
         self.vocab_size = _number("vocab_size", vocab_size)
         self.min_token = _number("min_token", min_token, -_FAR, _FAR)
         if (abs(self.min_token) + _MAX_CODE) / self.scale > 1e308 / _LONGEST:  # so many are summed
@@ -776,8 +776,7 @@ def _flat_ids(ids: Any, offsets: Any) -> tuple[NDArray[np.int64], NDArray[np.int
 
 def _whole(wanted: str, values: Any) -> list[int]:
     try:
-        listed = values.tolist() if hasattr(values, "tolist") else values
-        return [operator.index(i) for i in listed]
+        return [operator.index(i) for i in getattr(values, "tolist", lambda: values)()]
     except TypeError as error:
         raise TypeError(f"{wanted}: {error}") from error
 
@@ -790,8 +789,9 @@ def _describe(status: NDArray[np.uint8]) -> str:
     return f"{len(bad)} of {len(status)} chunks did not decode ({reasons}), the first is {bad[0]}"
 
 
-def _number(name: str, value: Any, above: Any = 0, below: Any = math.inf, kind: Any = int) -> Any:
+def _number(name: str, value: Any, above: Any = 0, below: Any = 1e308, kind: Any = int) -> Any:
     """Check a setting, of a caller or a file, and give it as that kind of number."""
+    value = value.item() if isinstance(value, np.generic) else value
     right = isinstance(value, {int: Integral, float: Real}[kind]) and not isinstance(value, bool)
     if not (right and above < value < below):
         bounds = f"above {above} and below {below}"
