@@ -104,12 +104,15 @@ impl Trainer {
     pub fn train(&self, words: Words, interrupt: &Interrupt<'_>) -> Result<Trained> {
         let Words { alphabet, mut runs } = words;
         let mut vocabulary = Vocabulary::new(&alphabet);
-        let (mut queue, mut changes, mut merges) = (runs.pairs(), Changes::default(), Vec::new());
+        // A pair never occurs more often than when it came into being: a rare one is never merged.
+        let least = i64::try_from(self.min_frequency.max(1)).unwrap_or(i64::MAX);
+        let (mut queue, mut changes) = (runs.pairs(least), Changes::default());
+        let mut merges = Vec::new();
         while vocabulary.len() < self.vocab_size {
             if merges.len().is_multiple_of(PATIENCE) {
                 interrupt.check()?;
             }
-            let Some(number) = queue.pop(self.min_frequency) else {
+            let Some(number) = queue.pop(least) else {
                 break;
             };
             let pair = queue.pair(number);
@@ -120,7 +123,7 @@ impl Trainer {
             let fits = |other: u32| {
                 vocabulary.length(other) + vocabulary.length(whole) < self.max_token_length
             };
-            changes.report(pair, whole, fits, &mut queue);
+            changes.report(pair, whole, least, fits, &mut queue);
         }
         Ok(Trained {
             tokens: vocabulary.tokens,

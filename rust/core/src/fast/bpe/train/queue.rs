@@ -6,7 +6,7 @@ use std::collections::binary_heap::PeekMut;
 
 use super::Pair;
 
-/// All pairs that ever were, and which of them comes next.
+/// All pairs that may be merged, and which of them comes next.
 ///
 /// What the heap says of a pair is right when it is put there. Counts only fall after that, so an
 /// entry is put right when it comes up, and the one that comes up right is the greatest.
@@ -46,7 +46,7 @@ impl Queue {
     }
 
     /// The number of the next pair, if it occurs that often.
-    pub(super) fn pop(&mut self, least: u64) -> Option<u32> {
+    pub(super) fn pop(&mut self, least: i64) -> Option<u32> {
         loop {
             let mut top = self.heap.peek_mut()?;
             let (count, _, number) = *top;
@@ -55,11 +55,10 @@ impl Queue {
                 top.0 = now;
                 continue;
             }
-            if u64::try_from(now).is_ok_and(|now| now >= least.max(1)) {
+            return (now >= least).then(|| {
                 PeekMut::pop(top);
-                return Some(number);
-            }
-            return None;
+                number
+            });
         }
     }
 

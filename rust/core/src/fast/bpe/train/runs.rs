@@ -104,8 +104,8 @@ impl Runs {
         Ok(())
     }
 
-    /// All pairs of neighbours, with their counts and places.
-    pub(super) fn pairs(&self) -> Queue {
+    /// All pairs of neighbours that occur `least` times, with their counts and places.
+    pub(super) fn pairs(&self, least: i64) -> Queue {
         let mut numbers = Numbers::default();
         let mut found: Vec<(Pair, i64, u32)> = Vec::new();
         self.visit(|pair, _, count| {
@@ -118,16 +118,22 @@ impl Runs {
             *total += count;
             *places += 1;
         });
-        let room = found.iter().map(|&(_, _, count)| count as usize);
-        let mut places: Vec<Vec<u32>> = room.map(Vec::with_capacity).collect();
+        let room = |&(_, total, places): &(Pair, i64, u32)| {
+            Vec::with_capacity(if total >= least { places as usize } else { 0 })
+        };
+        let mut places: Vec<Vec<u32>> = found.iter().map(room).collect();
         self.visit(|pair, at, _| {
-            if let Some(number) = numbers.get(pair) {
+            if let Some(number) = numbers.get(pair)
+                && found[number as usize].1 >= least
+            {
                 places[number as usize].push(at);
             }
         });
         let mut queue = Queue::default();
-        for ((pair, count, _), places) in found.into_iter().zip(places) {
-            queue.push(pair, count, places);
+        for ((pair, total, _), places) in found.into_iter().zip(places) {
+            if total >= least {
+                queue.push(pair, total, places);
+            }
         }
         queue
     }
@@ -324,18 +330,20 @@ impl Changes {
         }
     }
 
-    /// Hands over what was gathered of merging a pair; new pairs only where the other token `fits`.
+    /// Hands over what was gathered of merging a pair; new pairs only where they occur `least` times,
+    /// and the other token `fits`.
     pub(super) fn report(
         &mut self,
         (left, right): Pair,
         whole: u32,
+        least: i64,
         fits: impl Fn(u32) -> bool,
         queue: &mut Queue,
     ) {
         let sides = [(&mut self.before, true), (&mut self.after, false)];
         for (side, is_before) in sides {
             for &token in &side.touched {
-                let cell = std::mem::take(&mut side.cells[token as usize]);
+                let cell = &mut side.cells[token as usize];
                 let (old, new) = if is_before {
                     ((token, left), (token, whole))
                 } else {
@@ -344,9 +352,10 @@ impl Changes {
                 if cell.lost != 0 {
                     queue.lower(old, cell.lost);
                 }
-                if cell.gained > 0 && fits(token) {
-                    queue.push(new, cell.gained, cell.places);
+                if cell.gained >= least && fits(token) {
+                    queue.push(new, cell.gained, cell.places.clone());
                 }
+                cell.clear();
             }
             side.touched.clear();
         }
@@ -374,6 +383,12 @@ impl Side {
 }
 
 impl Cell {
+    /// Forgets all, but keeps its room.
+    fn clear(&mut self) {
+        (self.touched, self.lost, self.gained) = (false, 0, 0);
+        self.places.clear();
+    }
+
     #[inline]
     fn gain(&mut self, weight: i64, place: u32) {
         self.gained += weight;
