@@ -199,6 +199,15 @@ impl Fit {
             .iter()
             .map(|spelt| spelt.iter().filter_map(|&c| words.id(c)).collect())
             .collect();
+        let runs = |word: &[u16]| -> usize {
+            // Of the bytes of a symbol, only a single one goes on in the next symbol.
+            let same = |run: &[u16]| match ids[usize::from(run[0])].len() {
+                1 => 1,
+                bytes => bytes * run.len(),
+            };
+            word.chunk_by(|a, b| a == b).map(same).sum()
+        };
+        words.reserve(corpus.iter().map(|(word, _)| runs(word)).sum())?;
         for (word, count) in corpus.iter() {
             let word = word.iter().flat_map(|&symbol| &ids[usize::from(symbol)]);
             words.add(word.copied(), count)?;

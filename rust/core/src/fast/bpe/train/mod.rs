@@ -89,6 +89,11 @@ impl Words {
         Some(place as u32)
     }
 
+    /// Makes room for words of so many runs of equal characters together.
+    pub fn reserve(&mut self, runs: usize) -> Result<()> {
+        self.runs.reserve(runs)
+    }
+
     /// Adds a word, given by the ids of its characters, that occurs `count` times.
     ///
     /// # Panics
@@ -106,7 +111,7 @@ impl Trainer {
         let mut vocabulary = Vocabulary::new(&alphabet);
         // A pair never occurs more often than when it came into being: a rare one is never merged.
         let least = i64::try_from(self.min_frequency.max(1)).unwrap_or(i64::MAX);
-        let (mut queue, mut changes) = (runs.pairs(least), Changes::default());
+        let (mut queue, mut changes) = (runs.pairs(least)?, Changes::default());
         let mut merges = Vec::new();
         while vocabulary.len() < self.vocab_size {
             if merges.len().is_multiple_of(PATIENCE) {

@@ -4,8 +4,11 @@
 //! run ends and the next begins, and a pair of equal ones within a run. A place of a pair is the run
 //! that its left token is in; places that hold the pair no more are told by looking.
 
+use std::collections::BTreeMap;
+
 use super::queue::{Numbers, Queue};
 use super::{Pair, too_many};
+use crate::memory::room_for;
 use crate::{Error, Result};
 
 /// No run.
@@ -17,15 +20,16 @@ const TOGETHER: usize = 128;
 /// Runs of the words as they come. Merging may take some apart, but has numbers for twice as many.
 const MOST: usize = 1 << 31;
 
-/// Four to a cache line: looking at places is most of the work.
+/// All that merging has to know, in one place: what is far apart in memory takes most of the time.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(16))]
 struct Run {
     /// [`NONE`] once it is gone.
     token: u32,
     count: u32,
     left: u32,
     right: u32,
+    /// How often the word occurs, by its place in [`Runs::weights`].
+    weight: u32,
 }
 
 /// All words.
@@ -33,10 +37,10 @@ struct Run {
 #[allow(clippy::struct_field_names, reason = "runs are what they are")]
 pub(super) struct Runs {
     runs: Vec<Run>,
-    /// The word that each run is part of.
-    words: Vec<u32>,
-    /// How often each word occurs.
+    /// All that words occur, each number once.
     weights: Vec<i64>,
+    /// Place of each of them.
+    known: BTreeMap<i64, u32>,
     /// All occurrences of all tokens: no count of a pair is larger.
     total: i64,
 }
@@ -66,9 +70,16 @@ struct Cell {
 }
 
 impl Runs {
+    /// Makes room for so many runs, and for those that merging will make of them.
+    pub(super) fn reserve(&mut self, runs: usize) -> Result<()> {
+        let room = runs.saturating_add(runs / 2);
+        self.runs = room_for(room).ok_or_else(too_many)?;
+        Ok(())
+    }
+
     /// Adds a word that occurs `count` times.
     pub(super) fn add(&mut self, tokens: impl Iterator<Item = u32>, count: u64) -> Result<()> {
-        let (first, word) = (self.runs.len(), self.weights.len() as u32);
+        let (first, weight) = (self.runs.len(), self.weight_of(count)?);
         let mut length = 0;
         for token in tokens {
             length += 1;
@@ -83,8 +94,8 @@ impl Runs {
                         count: 1,
                         left: if at as usize == first { NONE } else { at - 1 },
                         right: at + 1,
+                        weight,
                     });
-                    self.words.push(word);
                 }
             }
         }
@@ -92,20 +103,27 @@ impl Runs {
             // No pair, nothing to learn.
             [] | [Run { count: 1, .. }] => {
                 self.runs.truncate(first);
-                self.words.truncate(first);
                 return Ok(());
             }
             [.., ref mut last] => last.right = NONE,
         }
-        let weight = i64::try_from(count).ok();
-        let total = weight.and_then(|weight| weight.checked_mul(length)?.checked_add(self.total));
-        self.total = total.ok_or_else(|| Error::argument("counts of words add up to over 2^63"))?;
-        self.weights.extend(weight);
+        let total = self.weights[weight as usize].checked_mul(length);
+        let total = total.and_then(|total| total.checked_add(self.total));
+        self.total = total.ok_or_else(too_often)?;
         Ok(())
     }
 
+    /// The place of a number in the list of weights.
+    fn weight_of(&mut self, count: u64) -> Result<u32> {
+        let count = i64::try_from(count).map_err(|_| too_often())?;
+        Ok(*self.known.entry(count).or_insert_with(|| {
+            self.weights.push(count);
+            self.weights.len() as u32 - 1
+        }))
+    }
+
     /// All pairs of neighbours that occur `least` times, with their counts and places.
-    pub(super) fn pairs(&self, least: i64) -> Queue {
+    pub(super) fn pairs(&self, least: i64) -> Result<Queue> {
         let mut numbers = Numbers::default();
         let mut found: Vec<(Pair, i64, u32)> = Vec::new();
         self.visit(|pair, _, count| {
@@ -119,9 +137,9 @@ impl Runs {
             *places += 1;
         });
         let room = |&(_, total, places): &(Pair, i64, u32)| {
-            Vec::with_capacity(if total >= least { places as usize } else { 0 })
+            room_for(if total >= least { places as usize } else { 0 }).ok_or_else(too_many)
         };
-        let mut places: Vec<Vec<u32>> = found.iter().map(room).collect();
+        let mut places: Vec<Vec<u32>> = found.iter().map(room).collect::<Result<_>>()?;
         self.visit(|pair, at, _| {
             if let Some(number) = numbers.get(pair)
                 && found[number as usize].1 >= least
@@ -135,13 +153,13 @@ impl Runs {
                 queue.push(pair, total, places);
             }
         }
-        queue
+        Ok(queue)
     }
 
     /// Calls `visit(pair, place, count)` for all pairs of neighbours.
     fn visit(&self, mut visit: impl FnMut(Pair, u32, i64)) {
         for (at, run) in (0..).zip(&self.runs) {
-            let weight = self.weight(at);
+            let weight = self.weights[run.weight as usize];
             if run.count > 1 {
                 let count = weight * i64::from(run.count - 1);
                 visit((run.token, run.token), at, count);
@@ -150,11 +168,6 @@ impl Runs {
                 visit((run.token, next.token), at, weight);
             }
         }
-    }
-
-    /// How often the word of a run occurs.
-    fn weight(&self, at: u32) -> i64 {
-        self.weights[self.words[at as usize] as usize]
     }
 
     /// Puts the new token `whole` in place of a pair, from left to right in each word.
@@ -208,7 +221,7 @@ impl Runs {
     /// `a a a a a` becomes `x x a`, where `a` is the token of the run at `at`.
     fn halve(&mut self, at: u32, run: Run, whole: u32, changes: &mut Changes) {
         let Changes { before, after } = changes;
-        let weight = self.weight(at);
+        let weight = self.weights[run.weight as usize];
         let (half, odd) = (run.count / 2, run.count % 2);
         let made = if odd == 0 {
             self.runs[at as usize] = Run {
@@ -239,7 +252,7 @@ impl Runs {
     /// `a a b b` becomes `a x b`, where `a` and `b` are the tokens of the two runs.
     fn join(&mut self, at: u32, (run, next): (Run, Run), whole: u32, changes: &mut Changes) {
         let Changes { before, after } = changes;
-        let weight = self.weight(at);
+        let weight = self.weights[run.weight as usize];
         let follows = run.right;
         let previous = self.runs.get(run.left as usize).map(|run| run.token);
         if run.count > 1 {
@@ -301,8 +314,8 @@ impl Runs {
             count,
             left,
             right,
+            weight: self.runs[right as usize].weight,
         });
-        self.words.push(self.words[right as usize]);
         self.runs[right as usize].left = at;
         if let Some(neighbour) = self.runs.get_mut(left as usize) {
             neighbour.right = at;
@@ -394,4 +407,8 @@ impl Cell {
         self.gained += weight;
         self.places.push(place);
     }
+}
+
+fn too_often() -> Error {
+    Error::argument("counts of words add up to over 2^63")
 }
