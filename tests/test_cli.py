@@ -200,7 +200,7 @@ def test_fit_has_every_argument_of_the_function_with_its_default() -> None:
         asked.pop(name)  # of vlaprep.advise_tokenizer
     for name in ("dataset_repo_id", "cache_dir"):  # no default there
         wanted.pop(name)
-    for name in ("nan", "coverage"):
+    for name in ("nan", "coverage", "alphabet"):
         asked[name] = asked[name].value
     assert asked == wanted
     assert len(wanted) > 12

@@ -109,7 +109,7 @@ def test_fit_does_not_hold_the_corpus_as_text() -> None:
 def test_the_range_is_checked_before_training(
     scale: float, factor: float, vocab_size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr(processing_action_tokenizer, "_byte_level")  # F09
+    monkeypatch.delattr(processing_action_tokenizer, "_tokenizer")  # F09
     x = smooth(64, 50) * factor
     q = quantize(x, scale)
     with pytest.raises(errors.VocabularyError) as caught:

@@ -132,7 +132,7 @@ def test_other_tokenizers_are_refused(tmp_path: Path, processor: FastActionProce
     for model, text in (
         (plain, "no FAST"),
         (missing, "cannot load .*tokenizer.json"),
-        (words, "no byte-level BPE: .*WordLevel"),
+        (words, "no BPE of FAST: .*WordLevel"),
     ):
         path.write_text(json.dumps(model), encoding="utf-8")
         with pytest.raises(errors.TokenizerFormatError, match=text):

@@ -71,6 +71,18 @@ print(json.dumps({
     "answer_bytes": sum(column.nbytes for column in read.values()),
 }))
 """
+MILLION = """
+import json, resource, sys
+import vlaprep
+
+def peak_mb():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+before = peak_mb()
+folder = vlaprep.fit_fast_tokenizer(
+    dataset_root=sys.argv[1], cache_dir=sys.argv[2], n_samples=1_000_000)
+print(json.dumps({"folder": folder, "mb": peak_mb() - before}))
+"""
 LOOP = "print('begun', flush=True)\nwhile True: "
 
 
@@ -171,6 +183,28 @@ def test_a_hundred_thousand_chunks(ten_million: Path, tmp_path: Path) -> None:
     )
     report = json.loads((Path(folder) / "fit_report.json").read_text())
     assert report["draws"]["chunks"] == 100_000
+
+
+@pytest.mark.timeout(1200)
+def test_a_million_chunks_are_fitted_in_bounded_memory(ten_million: Path, tmp_path: Path) -> None:
+    told = json.loads(python(MILLION, str(ten_million), str(tmp_path)))
+    report = json.loads((Path(told["folder"]) / "fit_report.json").read_text())
+    assert report["draws"]["chunks"] == 1_000_000
+    assert told["mb"] < 6000, told
+
+
+@pytest.mark.timeout(1200)
+def test_a_hundred_thousand_chunks_are_learnt_as_by_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(0)
+    steps = rng.normal(0, 0.1, (100_000, 20, 5))
+    chunks = np.clip(np.cumsum(steps, axis=1), -1, 1).astype(np.float32)
+    native = vlaprep.FastActionProcessor.fit(chunks)
+    monkeypatch.setattr("vlaprep.processing_action_tokenizer.fit_bpe", None)
+    published = vlaprep.FastActionProcessor.fit(chunks)
+    text = native.bpe_tokenizer.backend_tokenizer.to_str()
+    assert text == published.bpe_tokenizer.backend_tokenizer.to_str()
 
 
 def test_more_list_elements_than_32_bits_count(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def fit_bpe(
     *,
     min_frequency: int = 2,
     max_token_length: int = 10_000,
+    alphabet: str = "bytes",
     compatible: bool = False,
     num_threads: int | None = None,
 ) -> tuple[int, int, list[str], list[tuple[str, str]]]: ...

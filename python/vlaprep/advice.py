@@ -247,6 +247,7 @@ exclude_episodes, nan, num_threads
         scale=10.0,
         vocab_size=1024,
         max_token_length=10_000,
+        alphabet="bytes",
         compatible=False,
         coverage="sample",
         nan=nan,

@@ -15,6 +15,7 @@ import typer
 from vlaprep import __version__
 from vlaprep.cli_audit import audit_tables
 from vlaprep.cli_options import (
+    Alphabet,
     Coverage,
     DatasetArgument,
     DebugOption,
@@ -183,6 +184,9 @@ def fit(
     max_token_length: Annotated[
         int, typer.Option(min=1, help="Bound on the characters of a token.")
     ] = 10_000,
+    alphabet: Annotated[
+        Alphabet, typer.Option(help="The published format, or one that takes fewer tokens.")
+    ] = Alphabet.bytes,
     compatible: Annotated[
         bool,
         typer.Option(
@@ -281,6 +285,7 @@ def fit(
         "scale": scale,
         "vocab_size": vocab_size,
         "max_token_length": max_token_length,
+        "alphabet": alphabet.value,
         "compatible": compatible,
         "coverage": coverage.value,
         "trust_remote_code": trust_remote_code,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 __all__ = [
+    "Alphabet",
     "Coverage",
     "DatasetArgument",
     "DebugOption",
@@ -45,6 +46,13 @@ class Coverage(str, Enum):
 
     sample = "sample"
     all = "all"
+
+
+class Alphabet(str, Enum):
+    """Values of ``--alphabet``."""
+
+    bytes = "bytes"
+    symbols = "symbols"
 
 
 class Normalized(str, Enum):

@@ -45,6 +45,7 @@ def fit_fast_tokenizer(
     scale: float = 10.0,
     vocab_size: int = 1024,
     max_token_length: int = 10_000,
+    alphabet: str = "bytes",
     compatible: bool = False,
     coverage: str = "sample",
     nan: str = "skip",
@@ -84,6 +85,9 @@ def fit_fast_tokenizer(
     scale, vocab_size, max_token_length : float, int, int
         Settings of the tokenizer: quantisation steps per unit, vocabulary to train to, bound on the
         characters of a token.
+    alphabet : {"bytes", "symbols"}
+        Format of the built-in processor's vocabulary: the published one; or one character a
+        coefficient, which takes fewer tokens (`FastActionProcessor.fit` says more).
     compatible : bool
         Let the built-in processor's vocabulary be larger than `vocab_size` where its alphabet alone
         is, as the published class does. Without it that is an error, before any training.
@@ -152,6 +156,7 @@ def fit_fast_tokenizer(
         scale=float(scale),
         vocab_size=index(vocab_size),
         max_token_length=index(max_token_length),
+        alphabet=alphabet,
         compatible=bool(compatible),
         coverage=coverage,
         nan=nan,
@@ -216,6 +221,7 @@ class _Plan:
     scale: float
     vocab_size: int
     max_token_length: int
+    alphabet: str
     compatible: bool
     coverage: str
     nan: str
@@ -232,6 +238,8 @@ class _Plan:
             raise ValueError(f"scale must be a positive number, got {self.scale}")
         if self.coverage not in ("sample", "all"):
             raise ValueError(f"coverage must be 'sample' or 'all', got {self.coverage!r}")
+        if self.alphabet not in ("bytes", "symbols"):
+            raise ValueError(f"alphabet must be 'bytes' or 'symbols', got {self.alphabet!r}")
         if self.nan not in ("skip", "error"):
             raise ValueError(f"nan must be 'skip' or 'error', got {self.nan!r}")
 

@@ -27,6 +27,7 @@ FIT_DEFAULTS: Mapping[str, Any] = {
     "scale": 10.0,
     "vocab_size": 1024,
     "max_token_length": 10_000,
+    "alphabet": "bytes",
     "compatible": False,
 }
 """Settings of ``.fit``. The published FAST class has the first three; the reference leaves them."""

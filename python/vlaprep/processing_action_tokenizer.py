@@ -249,6 +249,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         time_horizon: int | None = None,
         action_dim: int | None = None,
         max_token_length: int = 10_000,
+        alphabet: str = "bytes",
         compatible: bool = False,
         num_threads: int | None = None,
     ) -> FastActionProcessor:
@@ -264,6 +265,9 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             Shape to save with the tokenizer. Default: that of the chunks, where all agree.
         max_token_length : int
             Bound on the characters of a merged token.
+        alphabet : {"bytes", "symbols"}
+            The published format; or one character a coefficient, without words, bytes and entries
+            that no text uses, which takes fewer tokens. The published class reads both.
         compatible : bool
             Do as the published class where the alphabet, one character a coefficient and one a byte
             of their text, has more than `vocab_size` entries: let the vocabulary have as many, and
@@ -296,6 +300,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             raise ValueError(f"action_dim {action_dim} asked for, but chunks have {sorted(dims)}")
         options: dict[str, Any] = {
             "max_token_length": max_token_length,
+            "alphabet": _one_of("alphabet", alphabet, ("bytes", "symbols")),
             "compatible": compatible,
         }
         if fit_bpe is None:
@@ -304,7 +309,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             min_token, max_token, tokens, merges = fit_bpe(
                 blocks, scale, vocab_size, num_threads=num_threads, **options
             )
-            bpe = _byte_level(tokens, merges)
+            bpe = _tokenizer(alphabet, tokens, merges)
         if max_token - min_token + 100 > vocab_size:
             template = "a range of %d coefficients leaves few merges in vocab_size %d: raise it"
             logger.warning(template, max_token - min_token, vocab_size)
@@ -553,11 +558,12 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             except (NotImplementedError, OverflowError) as reason:
                 logger.warning("tokenizer %s: its own package encodes, which takes longer", reason)
             vocabulary = bpe.get_vocab(with_added_tokens=False)
+            known = _BYTE_OF if pre else {}
             self._bytes_of_id = {  # a token with a raw character in it stands for its own UTF-8
-                i: bytes(_BYTE_OF[c] for c in t) if _BYTE_OF.keys() >= {*t} else t.encode()
+                i: bytes(known[c] for c in t) if known.keys() >= {*t} else t.encode()
                 for t, i in vocabulary.items()
             }
-            self._writable_bytes = frozenset(b for c, b in _BYTE_OF.items() if c in vocabulary)
+            self._written = frozenset(known.get(t, t) for t in vocabulary if len(t) == 1)
             self._native = of, native
         return self._native[1]
 
@@ -582,7 +588,9 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         codes = np.clip(codes, 0, self._highest_code).astype(np.int64)
         # BPE without an unknown token drops a byte that the vocabulary lacks, in silence.
         present = np.flatnonzero(np.bincount(codes.ravel()))
-        lost = [c for c in present if not self._writable_bytes.issuperset(chr(c).encode())]
+        bytewise = self.tokenizer.backend_tokenizer.pre_tokenizer
+        spelt = (chr(c).encode() if bytewise else chr(c) for c in present)
+        lost = [c for c, s in zip(present, spelt, strict=True) if not self._written.issuperset(s)]
         if lost:
             logger.warning(
                 "%d of %d chunks hold coefficients that no chunk of the fit held, as %d: their ids "
@@ -703,7 +711,13 @@ def _float(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _train(
-    blocks: list[NDArray[Any]], scale: float, vocab_size: int, *, compatible: bool, **options: Any
+    blocks: list[NDArray[Any]],
+    scale: float,
+    vocab_size: int,
+    *,
+    alphabet: str,
+    compatible: bool,
+    **options: Any,
 ) -> tuple[int, int, Any]:
     """Smallest and largest coefficient, and a BPE trained as the published class does."""
     from tokenizers import trainers
@@ -721,7 +735,8 @@ def _train(
     codes = np.unique(np.concatenate([np.unique(q) for q in blocks])).astype(np.int64) - low
     bytes_ = {byte for code in codes.tolist() for byte in chr(code).encode()}
     raw = [chr(code) for code in range(high - low + 1)]
-    size = len({*raw, *(c for c, byte in _BYTE_OF.items() if byte in bytes_)})
+    written = [c for c, byte in _BYTE_OF.items() if byte in bytes_] if alphabet == "bytes" else []
+    size = len({*raw, *written})
     if size > vocab_size and not compatible:
         raise VocabularyError(
             f"vocab_size {vocab_size} is smaller than the {size} entries that a vocabulary begins "
@@ -730,20 +745,26 @@ def _train(
             "compatible=True for a larger vocabulary without merges"
         )
     settings = {"vocab_size": vocab_size, "min_frequency": 2, "initial_alphabet": raw, **options}
-    bpe = _byte_level()
+    bpe = _tokenizer(alphabet)
     texts = (_text(codes) for q in blocks for codes in q - low)
     bpe.train_from_iterator(texts, trainer=trainers.BpeTrainer(show_progress=False, **settings))
     return low, high, bpe
 
 
-def _byte_level(tokens: Iterable[str] = (), merges: Sequence[tuple[str, str]] = ()) -> Any:
-    """Set a byte-level BPE up as the published class does."""
+def _tokenizer(
+    alphabet: str, tokens: Iterable[str] = (), merges: Sequence[tuple[str, str]] = ()
+) -> Any:
+    """Set a BPE up: byte-level, as the published class does; or of texts as they are."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     vocabulary = {token: i for i, token in enumerate(tokens)}
     bpe = Tokenizer(models.BPE(vocabulary, [*merges]) if vocabulary else models.BPE())
-    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    bpe.decoder = decoders.ByteLevel()
+    if alphabet == "bytes":
+        bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        bpe.decoder = decoders.ByteLevel()
+    else:
+        bpe.decoder = decoders.Fuse()  # else there would be blanks between tokens
+    # Changes no id. Where there is none, transformers puts a template of its own there.
     bpe.post_processor = processors.ByteLevel(trim_offsets=False)
     return bpe
 
@@ -854,7 +875,8 @@ def _read_bpe(folder: Path) -> PreTrainedTokenizerFast:
     path, moved = folder / "tokenizer.json", folder / "bpe_tokenizer" / "tokenizer.json"
     bpe = _read(moved if moved.is_file() and not path.is_file() else path, Tokenizer.from_str)
     parts = bpe.model, bpe.pre_tokenizer, bpe.decoder
-    kinds = models.BPE, pre_tokenizers.ByteLevel, decoders.ByteLevel
-    if not all(map(isinstance, parts, kinds)):
-        raise TokenizerFormatError(f"the tokenizer in {folder} is no byte-level BPE: {parts}")
+    bytewise = models.BPE, pre_tokenizers.ByteLevel, decoders.ByteLevel
+    whole = models.BPE, type(None), decoders.Fuse
+    if not any(all(map(isinstance, parts, kinds)) for kinds in (bytewise, whole)):
+        raise TokenizerFormatError(f"the tokenizer in {folder} is no BPE of FAST: {parts}")
     return PreTrainedTokenizerFast(tokenizer_object=bpe)

@@ -3,7 +3,7 @@
 use numpy::Element;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use vlaprep_core::fast::{Chunks, Fit, Fitted, Trained, Trainer, Words};
+use vlaprep_core::fast::{Alphabet, Chunks, Fit, Fitted, Trained, Trainer, Words};
 
 use crate::arrays::{FloatInput, Input};
 use crate::{gate, threads};
@@ -99,6 +99,9 @@ pub(crate) fn train_bpe(
 ///     Steps per unit of a coefficient.
 /// vocab_size, min_frequency, max_token_length
 ///     As in `train_bpe`.
+/// alphabet : {"bytes", "symbols"}
+///     The published format: a byte-level vocabulary over words as GPT-2's pattern cuts them; or one
+///     of the symbols themselves, over whole chunks.
 /// compatible : bool
 ///     Accept a vocabulary of more than `vocab_size` entries where the alphabet alone has more.
 /// num_threads : int, optional
@@ -110,7 +113,7 @@ pub(crate) fn train_bpe(
 ///     Smallest and largest coefficient.
 /// tokens : list of str
 /// merges : list of (str, str)
-///     The byte-level vocabulary over words as GPT-2's pattern cuts them, as `train_bpe` gives it.
+///     As `train_bpe` gives them.
 ///
 /// Raises
 /// ------
@@ -128,8 +131,8 @@ pub(crate) fn train_bpe(
 /// (0, 20, 26, 3)
 #[pyfunction]
 #[pyo3(signature = (
-    blocks, scale, vocab_size, *, min_frequency=2, max_token_length=10_000, compatible=false,
-    num_threads=None
+    blocks, scale, vocab_size, *, min_frequency=2, max_token_length=10_000, alphabet="bytes",
+    compatible=false, num_threads=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
 #[allow(clippy::needless_pass_by_value, reason = "a list is taken as it comes")]
@@ -140,6 +143,7 @@ pub(crate) fn fit_bpe(
     vocab_size: usize,
     min_frequency: u64,
     max_token_length: usize,
+    alphabet: &str,
     compatible: bool,
     num_threads: Option<usize>,
 ) -> PyResult<FittedParts> {
@@ -148,9 +152,18 @@ pub(crate) fn fit_bpe(
         min_frequency,
         max_token_length,
     };
+    let alphabet = match alphabet {
+        "bytes" => Alphabet::Bytes,
+        "symbols" => Alphabet::Symbols,
+        _ => {
+            let message = format!("alphabet must be one of bytes, symbols, not {alphabet:?}");
+            return Err(PyValueError::new_err(message));
+        }
+    };
     let fit = Fit {
         scale,
         trainer,
+        alphabet,
         compatible,
     };
     let inputs = blocks

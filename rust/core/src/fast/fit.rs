@@ -27,9 +27,21 @@ pub struct Fit {
     pub scale: f64,
     /// What the vocabulary is to be.
     pub trainer: Trainer,
+    /// What the vocabulary is made of.
+    pub alphabet: Alphabet,
     /// Allows a vocabulary of more than `vocab_size` where the alphabet alone has more, as the
     /// published class does.
     pub compatible: bool,
+}
+
+/// What a vocabulary begins with, and where texts are cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Alphabet {
+    /// The published format: one character for each symbol, which no text uses, and those that stand
+    /// for the bytes of the text; words as GPT-2 cuts them.
+    Bytes,
+    /// One character for each symbol, which texts are made of; each chunk is one word.
+    Symbols,
 }
 
 /// Row-major `(count, horizon, dims)` chunks.
@@ -50,7 +62,7 @@ pub struct Fitted {
     pub min_token: i64,
     /// The largest coefficient.
     pub max_token: i64,
-    /// The vocabulary, byte-level, of words as GPT-2 cuts them.
+    /// The vocabulary.
     pub trained: Trained,
 }
 
@@ -144,7 +156,8 @@ impl Fit {
         let run = (-range.0).clamp(0.0, range.1 - range.0) as u16;
         let zero = range.0 as i64 as u16;
         let corpora = parallel::map(&parts, threads, interrupt, |part| {
-            let (mut corpus, mut cutter) = (Corpus::default(), Cutter::new(run));
+            let mut corpus = Corpus::default();
+            let mut cutter = Cutter::new(run, self.alphabet == Alphabet::Bytes);
             let dims = part.chunks.dims;
             part.transform(interrupt, |block, dct, chunks, lanes, rows| {
                 let mut round = Round::new(self.scale, range, zero, lanes, rows);
@@ -178,7 +191,11 @@ impl Fit {
                 occurs[usize::from(symbol)] = true;
             }
         }
-        let spelt: Vec<Vec<char>> = (0..symbols as u32).map(spell).collect();
+        let characters = match self.alphabet {
+            Alphabet::Bytes => bytes_of,
+            Alphabet::Symbols => |symbol| char::from_u32(symbol).into_iter().collect(),
+        };
+        let spelt: Vec<Vec<char>> = (0..symbols as u32).map(characters).collect();
         let raw = (0..symbols as u32).filter_map(char::from_u32);
         let bytes = spelt.iter().zip(&occurs).filter(|&(_, &occurs)| occurs);
         let alphabet = raw.chain(bytes.flat_map(|(spelt, _)| spelt.iter().copied()));
@@ -217,7 +234,7 @@ impl Fit {
 }
 
 /// The characters of a symbol in a byte-level vocabulary.
-fn spell(symbol: u32) -> Vec<char> {
+fn bytes_of(symbol: u32) -> Vec<char> {
     let mut bytes = [0; 4];
     let text = char::from_u32(symbol).map(|character| &*character.encode_utf8(&mut bytes));
     text.unwrap_or_default().bytes().map(character_of).collect()
@@ -226,14 +243,16 @@ fn spell(symbol: u32) -> Vec<char> {
 /// Cuts chunks into words.
 struct Cutter {
     run: u16,
+    split: bool,
     symbols: Vec<u16>,
     marks: Marks,
 }
 
 impl Cutter {
-    fn new(run: u16) -> Self {
+    fn new(run: u16, split: bool) -> Self {
         Self {
             run,
+            split,
             symbols: Vec::new(),
             marks: Marks::default(),
         }
@@ -248,6 +267,13 @@ impl Cutter {
     /// Counts the words of the chunk.
     fn count(&mut self, corpus: &mut Corpus) -> Result<()> {
         let symbols = &self.symbols[..self.symbols.len() - LANES];
+        if !self.split {
+            return if corpus.add(symbols, 1) {
+                Ok(())
+            } else {
+                Err(too_many())
+            };
+        }
         self.marks.fill(symbols, self.run);
         let classes = pretokenize::classes();
         let mut words = pretokenize::Words::new(symbols, &self.marks, classes, self.run);
