@@ -1,4 +1,4 @@
-//! The transform, rounding, the codec as a whole, and the sweep over every window.
+//! The transform, rounding, fits, the codec as a whole, and the sweep over every window.
 #![allow(missing_docs, reason = "the macros of criterion document nothing")]
 #![allow(
     clippy::expect_used,
@@ -12,7 +12,8 @@ use std::path::Path;
 use criterion::{Criterion, criterion_group, criterion_main};
 use vlaprep_benches::{DIMS, HORIZON, actions, criterion};
 use vlaprep_core::fast::{
-    Codec, Dct, OnRange, Settings, Simd, Status, Sweep, Symbols, dct_quantize,
+    Alphabet, Chunks, Codec, Dct, Fit, OnRange, Settings, Simd, Status, Sweep, Symbols, Trainer,
+    Words, dct_quantize,
 };
 use vlaprep_core::parallel::Interrupt;
 
@@ -38,6 +39,49 @@ fn transform(c: &mut Criterion) {
     let before = chunk.iter().copied().fold(0.0, energy);
     let after = coefficients.iter().copied().fold(0.0, energy);
     assert!((before - after).abs() < 1e-9 * before);
+}
+
+fn fit(c: &mut Criterion) {
+    let (values, never) = (actions(1024 * HORIZON), Interrupt::never());
+    let trainer = Trainer {
+        vocab_size: 1024,
+        min_frequency: 2,
+        max_token_length: 10_000,
+    };
+    for (name, alphabet) in [("bytes", Alphabet::Bytes), ("symbols", Alphabet::Symbols)] {
+        let fit = Fit {
+            scale: 10.0,
+            trainer,
+            alphabet,
+            compatible: false,
+        };
+        let blocks = [Chunks {
+            values: &values,
+            horizon: HORIZON,
+            dims: DIMS,
+        }];
+        let run = || {
+            fit.run(black_box(&blocks), 1, &never)
+                .expect("a range that fits")
+        };
+        assert!(run().trained.merges.len() > 100);
+        c.bench_function(&format!("Fit::run/1024 x 50 x 14, {name}"), |b| b.iter(run));
+    }
+    // Training alone, on words that are mostly runs of one symbol.
+    let symbols = dct_quantize(&values, HORIZON, DIMS, 10.0).expect("finite");
+    let words = || {
+        let mut words = Words::new((0..=143).filter_map(char::from_u32).collect());
+        for chunk in symbols.chunks(HORIZON * DIMS) {
+            let ids = chunk
+                .iter()
+                .map(|&symbol| symbol.clamp(-71, 72).abs_diff(-71));
+            words.add(ids, 1).expect("few words");
+        }
+        words
+    };
+    let train = || trainer.train(words(), &never).expect("few words");
+    assert!(train().merges.len() > 100);
+    c.bench_function("Trainer::train/1024 words of 700", |b| b.iter(train));
 }
 
 fn codec(c: &mut Criterion) {
@@ -93,5 +137,5 @@ fn sweep(c: &mut Criterion) {
     }
 }
 
-criterion_group! { name = benches; config = criterion(); targets = transform, codec, sweep }
+criterion_group! { name = benches; config = criterion(); targets = transform, fit, codec, sweep }
 criterion_main!(benches);

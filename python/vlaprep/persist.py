@@ -148,8 +148,8 @@ def publish_folder(
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = _temporary_sibling(target)
-    aside.mkdir()
     try:
+        aside.mkdir()  # in here: an interrupt right behind it is to leave nothing, too
         build(aside)
         _sync_tree(aside)
         if is_complete is not None and is_complete(target):
