@@ -76,7 +76,9 @@ class PublishedBase:
     def identity(self) -> dict[str, Any]:
         return {"name": "published"}
 
-    def fit(self, chunks: np.ndarray, settings: Any) -> PublishedFast:
+    def fit(
+        self, chunks: np.ndarray, settings: Any, num_threads: int | None = None
+    ) -> PublishedFast:
         return PublishedFast.fit(list(chunks), settings["scale"], settings["vocab_size"])
 
     def load(self, folder: Path) -> PublishedFast:

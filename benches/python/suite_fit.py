@@ -23,6 +23,7 @@ GIGABPE = "gigabpe, training alone"
 
 def fit(count: int, config: Config) -> Case:
     """All of a fit, against the published way; another trainer gets the text ready-made."""
+    count = min(count, config.episodes * 4)
     batch = chunks(count)
     sides: dict[str, Callable[[int], Any]] = {
         NUMPY: lambda _: _model(baseline.fast_fit(batch)[0]),
