@@ -179,6 +179,7 @@ impl Fit {
                 return Err(too_many());
             }
         }
+        all.close();
         Ok(all)
     }
 
