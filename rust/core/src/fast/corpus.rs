@@ -60,12 +60,6 @@ impl Corpus {
         other.iter().all(|(word, count)| self.add(word, count))
     }
 
-    /// Gives back what only counting needs; no word can be added after that.
-    pub(super) fn close(&mut self) {
-        self.slots = Vec::new();
-        self.symbols.shrink_to_fit();
-    }
-
     /// All words with their counts.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u16], u64)> {
         self.words.iter().map(|word| (self.text(*word), word.count))

@@ -179,7 +179,6 @@ impl Fit {
                 return Err(too_many());
             }
         }
-        all.close();
         Ok(all)
     }
 

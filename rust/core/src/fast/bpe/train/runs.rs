@@ -37,9 +37,6 @@ struct Run {
 #[allow(clippy::struct_field_names, reason = "runs are what they are")]
 pub(super) struct Runs {
     runs: Vec<Run>,
-    /// Runs that are gone, for new ones. A place that still names one holds its pair no more: what
-    /// comes there is a run of the newest token, which no older pair begins with.
-    gone: Vec<u32>,
     /// All that words occur, each number once.
     weights: Vec<i64>,
     /// Place of each of them.
@@ -73,9 +70,9 @@ struct Cell {
 }
 
 impl Runs {
-    /// Makes room for so many runs, and for those that merging may make of them.
+    /// Makes room for so many runs, and for those that merging will make of them.
     pub(super) fn reserve(&mut self, runs: usize) -> Result<()> {
-        let room = runs.saturating_add(runs / 4);
+        let room = runs.saturating_add(runs / 2);
         self.runs = room_for(room).ok_or_else(too_many)?;
         Ok(())
     }
@@ -311,20 +308,14 @@ impl Runs {
 
     /// Puts a new run between two neighbours, the left of which there may not be.
     fn insert(&mut self, left: u32, right: u32, (token, count): (u32, u32)) -> u32 {
-        let run = Run {
+        let at = self.runs.len() as u32;
+        self.runs.push(Run {
             token,
             count,
             left,
             right,
             weight: self.runs[right as usize].weight,
-        };
-        let at = if let Some(at) = self.gone.pop() {
-            self.runs[at as usize] = run;
-            at
-        } else {
-            self.runs.push(run);
-            self.runs.len() as u32 - 1
-        };
+        });
         self.runs[right as usize].left = at;
         if let Some(neighbour) = self.runs.get_mut(left as usize) {
             neighbour.right = at;
@@ -335,7 +326,6 @@ impl Runs {
     fn remove(&mut self, at: u32) {
         let Run { left, right, .. } = self.runs[at as usize];
         self.runs[at as usize].token = NONE;
-        self.gone.push(at);
         if let Some(neighbour) = self.runs.get_mut(left as usize) {
             neighbour.right = right;
         }
