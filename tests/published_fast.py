@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.fft
-from tokenizers import ByteLevelBPETokenizer, Tokenizer
-from tokenizers.trainers import BpeTrainer
+from tokenizers import Tokenizer
+
+from baseline import fast_train
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,17 +33,7 @@ class PublishedFast:
         low, high = int(min(s.min() for s in symbols)), int(max(s.max() for s in symbols))
         assert high - low <= vocab_size
         texts = ["".join(map(chr, (s.ravel() - low).astype(int))) for s in symbols]
-        bpe = ByteLevelBPETokenizer()
-        trainer = BpeTrainer(
-            vocab_size=vocab_size,
-            min_frequency=2,
-            show_progress=False,
-            special_tokens=[],
-            initial_alphabet=[chr(i) for i in range(high - low + 1)],
-            max_token_length=10000,
-        )
-        bpe._tokenizer.train_from_iterator(texts, trainer=trainer)
-        return cls(bpe._tokenizer, scale, vocab_size, low)
+        return cls(fast_train(texts, high - low, vocab_size), scale, vocab_size, low)
 
     def __call__(self, chunks: np.ndarray) -> list[list[int]]:
         symbols = np.around(scipy.fft.dct(chunks, axis=1, norm="ortho") * self.scale)

@@ -100,8 +100,8 @@ def test_a_published_folder_is_read_for_what_its_vocabulary_spells(
     slow = tmp_path / "slow"
     shutil.copytree(published, slow)
     (slow / "bpe_tokenizer" / "tokenizer.json").write_text(json.dumps(other))
-    (scale, known), (_, fast) = encodable_symbols(slow), encodable_symbols(published)
-    assert scale == 20.0
+    (codec, known), (_, fast) = encodable_symbols(slow), encodable_symbols(published)
+    assert codec.scale == 20.0
     assert known.first == fast.first
     assert known.known.tolist() == fast.known.tolist()
 

@@ -167,8 +167,8 @@ def test_excluded_episodes_have_no_say(root: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_covered_is_said(root: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    def forget(folder: Path) -> tuple[float, Symbols]:
-        return 20.0, Symbols.of(np.arange(-3, 4))
+    def forget(folder: Path) -> tuple[vlaprep.ActionCodec, Symbols]:
+        return vlaprep.ActionCodec.from_pretrained(folder), Symbols.of(np.arange(-3, 4))
 
     monkeypatch.setattr("vlaprep.audit.encodable_symbols", forget)
     with pytest.raises(VocabularyError, match=r"cannot encode \d+ of \d+ windows .*coverage='all'"):
@@ -180,6 +180,7 @@ def test_what_cannot_be_covered_is_said(root: Path, tmp_path: Path, monkeypatch:
 
 def test_symbols_of_many_chunks(monkeypatch: Any) -> None:
     monkeypatch.setattr(fit_cover, "_BLOCK", 3)
-    chunks = np.random.default_rng(0).normal(size=(10, 4, 2))
-    want, _ = reference.dct_quantize(chunks, 10.0)
-    assert fit_cover.symbols_of(chunks, 10.0).tolist() == sorted(set(want.ravel()))
+    chunks = np.random.default_rng(0).normal(size=(10, 4, 2)).astype(np.float32)
+    norm = vlaprep.Normalization.fit(chunks)
+    want, _ = reference.dct_quantize(norm.normalize(chunks), 10.0)
+    assert fit_cover.symbols_of(chunks, 10.0, norm).tolist() == sorted(set(want.ravel()))

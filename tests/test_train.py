@@ -172,7 +172,7 @@ def test_blocks_are_checked() -> None:
         fit_bpe([], 10.0, 1024)
     with pytest.raises(ValueError, match="dimension"):
         fit_bpe([np.zeros((3, 4))], 10.0, 1024)
-    with pytest.raises(ValueError, match="scale is"):
+    with pytest.raises(ValueError, match="scale must be a positive number, got 0"):
         fit_bpe([np.zeros((3, 4, 2))], 0.0, 1024)
     with pytest.raises(ValueError, match="no chunks of 0 x 2"):
         fit_bpe([np.zeros((3, 0, 2))], 10.0, 1024)

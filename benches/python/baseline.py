@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerFast
 
     Array = NDArray[Any]
@@ -239,8 +240,6 @@ def fast_fit(
     chunks: Array, scale: float = 10.0, vocab_size: int = 1024
 ) -> tuple[PreTrainedTokenizerFast, int]:
     """FAST's fit as published: a string a chunk, byte-level BPE; with its ``min_token``."""
-    from tokenizers import ByteLevelBPETokenizer
-    from tokenizers.trainers import BpeTrainer
     from transformers import PreTrainedTokenizerFast
 
     coefficients = [
@@ -249,19 +248,27 @@ def fast_fit(
     rounded = np.around(np.concatenate(coefficients) * scale)
     low, high = int(rounded.min()), int(rounded.max())
     texts = (_text(np.around(row * scale) - low) for row in coefficients)
+    bpe = fast_train(texts, high - low, vocab_size)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, clean_up_tokenization_spaces=False), low
+
+
+def fast_train(texts: Iterable[str], span: int, vocab_size: int) -> Tokenizer:
+    """FAST's training as published, on a text a chunk of characters from 0 to `span`."""
+    from tokenizers import ByteLevelBPETokenizer
+    from tokenizers.trainers import BpeTrainer
+
     bpe = ByteLevelBPETokenizer()
     trainer = BpeTrainer(
         vocab_size=vocab_size,
         min_frequency=2,
         show_progress=False,
         special_tokens=[],
-        initial_alphabet=[chr(code) for code in range(high - low + 1)],
+        initial_alphabet=[chr(code) for code in range(span + 1)],
         max_token_length=10_000,
     )
     bpe._tokenizer.train_from_iterator(texts, trainer=trainer)
-    return PreTrainedTokenizerFast(
-        tokenizer_object=bpe._tokenizer, clean_up_tokenization_spaces=False
-    ), low
+    trained: Tokenizer = bpe._tokenizer
+    return trained
 
 
 def fast_encode(

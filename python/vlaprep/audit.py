@@ -127,8 +127,8 @@ class Audit:
         return {**fields, "share": self.share}
 
 
-def encodable_symbols(folder: str | PathLike[str]) -> tuple[float, Symbols]:
-    """Tell the scale of a saved tokenizer, and the coefficients that it encodes exactly.
+def encodable_symbols(folder: str | PathLike[str]) -> tuple[ActionCodec, Symbols]:
+    """Load a saved tokenizer, and tell the coefficients that it encodes exactly.
 
     Those from its smallest to its largest one whose bytes are in the vocabulary; the published
     class saves no largest one and encodes whatever its vocabulary can spell.
@@ -145,7 +145,7 @@ def encodable_symbols(folder: str | PathLike[str]) -> tuple[float, Symbols]:
         spells = spells[: codec.max_token - codec.min_token + 1]
     if not spells.any():
         raise TokenizerFormatError(f"the vocabulary of {folder} can spell no coefficient at all")
-    return codec.scale, Symbols(codec.min_token, spells)
+    return codec, Symbols(codec.min_token, spells)
 
 
 def audit_tokenizer(
@@ -221,8 +221,7 @@ def audit_tokenizer(
         raise ValueError(f"normalization must be one of {names}, got {normalization!r}")
     keep, exclude = selected_episodes(episodes, exclude_episodes)
     folder = _folder(tokenizer)
-    codec = ActionCodec.from_pretrained(folder)
-    scale, known = encodable_symbols(folder)
+    codec, known = encodable_symbols(folder)
     horizon = codec.time_horizon if chunk_size is None else index(chunk_size)
     if horizon is None:
         raise ValueError(f"{tokenizer} does not say its time horizon: pass chunk_size=")
@@ -247,7 +246,7 @@ def audit_tokenizer(
         normalization, folder, opened, label=label, exclude=exclude, action_key=action_key, **draw
     )
     swept = Windows(opened, action_key, horizon, *table, num_threads).sweep(
-        scale=scale, known=known, normalization=norm
+        scale=codec.scale, known=known, normalization=norm
     )
     if not swept.windows:
         raise NoChunksError(
@@ -260,7 +259,7 @@ def audit_tokenizer(
         dataset=label,
         chunk_size=horizon,
         action_dim=width,
-        scale=scale,
+        scale=codec.scale,
         min_token=ends[0],
         max_token=ends[1],
         normalization=origin,

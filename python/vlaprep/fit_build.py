@@ -87,7 +87,7 @@ def build_tokenizer(
     cover = sample.cover
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
         stage("fit: normalise")
-        norm = fit_normalization(sample)
+        norm = fit_normalization(sample) if cover is None else cover.normalization
         chunks = sample.chunks
         some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
         raw = chunks[some]
@@ -101,7 +101,7 @@ def build_tokenizer(
         stage("fit: check")
         ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
         if cover is not None:
-            check_cover(cover, folder, norm)
+            check_cover(cover, folder)
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,

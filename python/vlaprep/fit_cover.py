@@ -41,6 +41,8 @@ class Cover:
         Raw, finite actions.
     episode_index, start : int64 array, shape (M,)
         Where each begins, in the order of the dataset.
+    normalization : Normalization
+        That of the sample.
     swept : Swept
         What a sweep over all windows has seen beside the sample's symbols.
     windows : Windows
@@ -50,6 +52,7 @@ class Cover:
     chunks: NDArray[np.float32]
     episode_index: NDArray[np.int64]
     start: NDArray[np.int64]
+    normalization: Normalization
     swept: Swept
     windows: Windows
 
@@ -71,10 +74,13 @@ class Cover:
         }
 
 
-def symbols_of(chunks: NDArray[Any], scale: float) -> NDArray[np.int64]:
-    """Give the distinct symbols of normalised chunks (N, H, D), ascending."""
+def symbols_of(
+    chunks: NDArray[Any], scale: float, normalization: Normalization
+) -> NDArray[np.int64]:
+    """Give the distinct symbols of raw chunks (N, H, D), ascending."""
     blocks = (chunks[first : first + _BLOCK] for first in range(0, len(chunks), _BLOCK))
-    found = [np.unique(dct_quantize(block, scale)).astype(np.int64) for block in blocks]
+    normal = map(normalization.normalize, blocks)
+    found = [np.unique(dct_quantize(block, scale)).astype(np.int64) for block in normal]
     return np.unique(np.concatenate(found))
 
 
@@ -93,7 +99,7 @@ def cover_sample(
     The first window that holds such a symbol joins the fit, for every one of them.
     """
     windows = Windows(dataset, action_key, chunk_size, *sample.table, num_threads)
-    known = symbols_of(normalization.normalize(sample.chunks), scale)
+    known = symbols_of(sample.chunks, scale, normalization)
     swept = windows.sweep(scale=scale, known=Symbols.of(known), normalization=normalization)
     order = {episode: place for place, episode in enumerate(sample.table[0].tolist())}
     places = {(order[episode], episode, start) for _, episode, start in swept.symbols.tolist()}
@@ -102,10 +108,10 @@ def cover_sample(
         chunks = dataset.read_chunks(at[:, 0], at[:, 1], chunk_size, action_key)
     else:
         chunks = sample.chunks[:0]
-    return Cover(chunks, at[:, 0].copy(), at[:, 1].copy(), swept, windows)
+    return Cover(chunks, at[:, 0].copy(), at[:, 1].copy(), normalization, swept, windows)
 
 
-def check_cover(cover: Cover, folder: Path, normalization: Normalization) -> None:
+def check_cover(cover: Cover, folder: Path) -> None:
     """Make sure that a saved tokenizer encodes every window exactly.
 
     Raises
@@ -115,8 +121,8 @@ def check_cover(cover: Cover, folder: Path, normalization: Normalization) -> Non
     """
     from vlaprep.audit import encodable_symbols
 
-    scale, known = encodable_symbols(folder)
-    swept = cover.windows.sweep(scale=scale, known=known, normalization=normalization)
+    codec, known = encodable_symbols(folder)
+    swept = cover.windows.sweep(scale=codec.scale, known=known, normalization=cover.normalization)
     if swept.windows_outside:
         symbol, episode, start = swept.symbols[0].tolist()
         some = ", ".join(map(str, swept.symbols[:_SHOWN, 0].tolist()))

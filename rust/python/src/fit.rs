@@ -67,23 +67,14 @@ pub(crate) fn train_bpe(
     max_token_length: usize,
     initial_alphabet: &str,
 ) -> PyResult<Vocabulary> {
-    if words.len() != counts.len() {
-        let message = format!("{} words, but {} counts", words.len(), counts.len());
-        return Err(PyValueError::new_err(message));
-    }
     let trainer = Trainer {
         vocab_size,
         min_frequency,
         max_token_length,
     };
     let learnt = gate::run(py, |interrupt| {
-        let seen = words.iter().flat_map(|word| word.chars());
-        let mut corpus = Words::new(seen.chain(initial_alphabet.chars()).collect());
-        for (word, &count) in words.iter().zip(&counts) {
-            let ids: Vec<u32> = word.chars().filter_map(|c| corpus.id(c)).collect();
-            corpus.add(ids.into_iter(), count)?;
-        }
-        trainer.train(corpus, interrupt)
+        let words = Words::of_texts(&words, &counts, initial_alphabet)?;
+        trainer.train(words, interrupt)
     })?;
     Ok(vocabulary(learnt))
 }

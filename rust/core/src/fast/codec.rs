@@ -5,7 +5,8 @@
 
 use super::batch::{Batch, PIECE, Part, unusable};
 use super::bpe::{Decoder, Encoder, Model, Scratch, Status};
-use super::cosine::{LONGEST, check_horizon};
+use super::check::{check_scale, size_in, size_of};
+use super::cosine::LONGEST;
 use super::dct::{Block, Dct, Idct};
 use super::range::{LARGEST, OnRange};
 use crate::memory::zeroed;
@@ -120,11 +121,7 @@ impl Codec {
         let Settings {
             scale, min_token, ..
         } = settings;
-        if !(scale.is_finite() && scale > 0.0) {
-            return Err(Error::argument(format!(
-                "scale is {scale}, it must be a positive number"
-            )));
-        }
+        check_scale(scale)?;
         let symbols = u32::from(LARGEST) + 1;
         let size = model
             .as_ref()
@@ -259,13 +256,7 @@ impl Codec {
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Encoded> {
-        let size = size_of(horizon, dims)?;
-        if !chunks.len().is_multiple_of(size) {
-            return Err(Error::argument(format!(
-                "{} values are no whole number of chunks of {horizon} x {dims}",
-                chunks.len()
-            )));
-        }
+        let size = size_in(chunks.len(), (horizon, dims))?;
         let made;
         let dct = match &self.transforms {
             Some((dct, _)) if dct.horizon() == horizon => dct,
@@ -309,7 +300,7 @@ impl Codec {
         pad: bool,
         interrupt: &Interrupt<'_>,
     ) -> Result<Decoded> {
-        let size = size_of(horizon, dims)?;
+        let size = size_of((horizon, dims))?;
         let rise = offsets.is_sorted() && offsets.first() == Some(&0);
         if !rise || offsets.last() != Some(&(ids.len() as i64)) {
             return Err(Error::argument(format!(
@@ -392,16 +383,5 @@ impl Codec {
                 *value = coefficient(symbol);
             }
         }
-    }
-}
-
-/// How many numbers a chunk has.
-pub(super) fn size_of(horizon: usize, dims: usize) -> Result<usize> {
-    check_horizon(horizon)?;
-    match horizon.checked_mul(dims) {
-        Some(size) if size > 0 => Ok(size),
-        _ => Err(Error::argument(format!(
-            "there are no chunks of {horizon} x {dims}"
-        ))),
     }
 }

@@ -3,6 +3,9 @@
 //! Chunks are alike: of the words that a million of them are cut into, a small part is different. So
 //! memory and training time grow with the different ones.
 
+use super::bpe::too_many;
+use crate::Result;
+
 /// Words and their counts.
 #[derive(Debug, Default)]
 pub(super) struct Corpus {
@@ -22,9 +25,8 @@ struct Word {
 }
 
 impl Corpus {
-    /// Counts a word; false where there are more words than can be numbered.
-    #[must_use]
-    pub(super) fn add(&mut self, word: &[u16], count: u64) -> bool {
+    /// Counts a word; an error where there are more of them than can be numbered.
+    pub(super) fn add(&mut self, word: &[u16], count: u64) -> Result<()> {
         if 2 * (self.words.len() + 1) > self.slots.len() {
             self.grow();
         }
@@ -36,14 +38,10 @@ impl Corpus {
             .and_then(|place| self.words.get_mut(place))
         {
             found.count += count;
-            return true;
+            return Ok(());
         }
-        let (Ok(number), Ok(length)) = (
-            u32::try_from(self.words.len() + 1),
-            u32::try_from(word.len()),
-        ) else {
-            return false;
-        };
+        let number = u32::try_from(self.words.len() + 1).map_err(|_| too_many())?;
+        let length = u32::try_from(word.len()).map_err(|_| too_many())?;
         self.slots[slot] = (mark, number);
         self.words.push(Word {
             start: self.symbols.len(),
@@ -51,13 +49,14 @@ impl Corpus {
             count,
         });
         self.symbols.extend_from_slice(word);
-        true
+        Ok(())
     }
 
     /// Counts all words of another corpus.
-    #[must_use]
-    pub(super) fn absorb(&mut self, other: &Self) -> bool {
-        other.iter().all(|(word, count)| self.add(word, count))
+    pub(super) fn absorb(&mut self, other: &Self) -> Result<()> {
+        other
+            .iter()
+            .try_for_each(|(word, count)| self.add(word, count))
     }
 
     /// All words with their counts.
@@ -131,11 +130,11 @@ mod tests {
             let word: Vec<u16> = (0..length)
                 .map(|i| (state >> (3 * i) & 3) as u16 * 60)
                 .collect();
-            assert!(corpora[round % 2].add(&word, 1 + round as u64 % 3));
+            corpora[round % 2].add(&word, 1 + round as u64 % 3).unwrap();
             *want.entry(word).or_default() += 1 + round as u64 % 3;
         }
         let [mut all, other] = corpora;
-        assert!(all.absorb(&other));
+        all.absorb(&other).unwrap();
         let mut got: Vec<_> = all.iter().map(|(w, n)| (w.to_vec(), n)).collect();
         got.sort_unstable();
         assert_eq!(got, want.into_iter().collect::<Vec<_>>());

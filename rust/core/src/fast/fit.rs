@@ -6,7 +6,7 @@
 
 use super::batch::{gather, unusable};
 use super::bpe::{Trained, Trainer, Words, character_of};
-use super::codec::size_of;
+use super::check::{check_scale, size_in};
 use super::corpus::Corpus;
 use super::dct::{Block, Dct};
 use super::lanes::LANES;
@@ -76,14 +76,10 @@ impl Fit {
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Fitted> {
-        if !(self.scale.is_finite() && self.scale > 0.0) {
-            return Err(Error::argument(format!(
-                "scale is {}, it must be a positive number",
-                self.scale
-            )));
-        }
-        let range = self.range(blocks, threads, interrupt)?;
-        let corpus = self.count(blocks, range, threads, interrupt)?;
+        check_scale(self.scale)?;
+        let parts = parts(blocks, threads)?;
+        let range = self.range(&parts, threads, interrupt)?;
+        let corpus = self.count(&parts, range, threads, interrupt)?;
         let (min_token, max_token) = (range.0 as i64, range.1 as i64);
         let words = self.words(&corpus, (min_token, max_token))?;
         drop(corpus);
@@ -97,12 +93,11 @@ impl Fit {
     /// The smallest and the largest rounded coefficient.
     fn range<T: Copy + Into<f64> + Sync>(
         &self,
-        blocks: &[Chunks<'_, T>],
+        parts: &[Part<'_, T>],
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<(f64, f64)> {
-        let parts = parts(blocks, threads)?;
-        let extremes = parallel::map(&parts, threads, interrupt, |part| {
+        let extremes = parallel::map(parts, threads, interrupt, |part| {
             let mut extremes = Extremes::new();
             part.transform(interrupt, |block, dct, chunks, lanes, _| {
                 dct.block(block, chunks, extremes.of(lanes));
@@ -146,16 +141,15 @@ impl Fit {
     /// The words of all chunks.
     fn count<T: Copy + Into<f64> + Sync>(
         &self,
-        blocks: &[Chunks<'_, T>],
+        parts: &[Part<'_, T>],
         range: (f64, f64),
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Corpus> {
-        let parts = parts(blocks, threads)?;
         // Most coefficients are 0; where that is no symbol, most are at the nearer end.
         let run = (-range.0).clamp(0.0, range.1 - range.0) as u16;
         let zero = range.0 as i64 as u16;
-        let corpora = parallel::map(&parts, threads, interrupt, |part| {
+        let corpora = parallel::map(parts, threads, interrupt, |part| {
             let mut corpus = Corpus::default();
             let mut cutter = Cutter::new(run, self.alphabet == Alphabet::Bytes);
             let dims = part.chunks.dims;
@@ -175,9 +169,7 @@ impl Fit {
         let mut corpora = corpora.into_iter();
         let mut all = corpora.next().unwrap_or_else(|| Ok(Corpus::default()))?;
         for corpus in corpora {
-            if !all.absorb(&corpus?) {
-                return Err(too_many());
-            }
+            all.absorb(&corpus?)?;
         }
         Ok(all)
     }
@@ -268,11 +260,7 @@ impl Cutter {
     fn count(&mut self, corpus: &mut Corpus) -> Result<()> {
         let symbols = &self.symbols[..self.symbols.len() - LANES];
         if !self.split {
-            return if corpus.add(symbols, 1) {
-                Ok(())
-            } else {
-                Err(too_many())
-            };
+            return corpus.add(symbols, 1);
         }
         self.marks.fill(symbols, self.run);
         let classes = pretokenize::classes();
@@ -280,9 +268,7 @@ impl Cutter {
         let mut start = 0;
         while start < symbols.len() {
             let (end, _) = words.next(start);
-            if !corpus.add(&symbols[start..end], 1) {
-                return Err(too_many());
-            }
+            corpus.add(&symbols[start..end], 1)?;
             start = end;
         }
         Ok(())
@@ -305,13 +291,7 @@ fn parts<'a, T>(blocks: &[Chunks<'a, T>], threads: usize) -> Result<Vec<Part<'a,
         dims,
     } in blocks
     {
-        let size = size_of(horizon, dims)?;
-        if !values.len().is_multiple_of(size) {
-            return Err(Error::argument(format!(
-                "{} values are no whole number of chunks of {horizon} x {dims}",
-                values.len()
-            )));
-        }
+        let size = size_in(values.len(), (horizon, dims))?;
         let share = (values.len() / size).div_ceil(threads.max(1)).max(1);
         for values in values.chunks(share * size) {
             let chunks = Chunks {
@@ -349,8 +329,4 @@ impl<T: Copy + Into<f64>> Part<'_, T> {
         }
         Ok(())
     }
-}
-
-fn too_many() -> Error {
-    Error::argument("too many different words to train on: draw fewer chunks")
 }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod bpe;
+mod check;
 mod codec;
 mod corpus;
 mod cosine;

@@ -4,6 +4,7 @@
     reason = "kernels are compiled for each set of instructions"
 )]
 
+use super::check::{check_scale, size_in};
 use super::dct::{Block, Dct, TakeRow, copy};
 use super::lanes::{LANES, Lanes};
 use crate::memory::zeroed;
@@ -19,21 +20,11 @@ pub fn dct_quantize<T: Copy + Into<f64>>(
     dims: usize,
     scale: f64,
 ) -> Result<Vec<i32>> {
-    if !(scale.is_finite() && scale > 0.0) {
-        return Err(Error::argument(format!(
-            "scale must be a positive number, got {scale}"
-        )));
-    }
-    let size = horizon * dims;
-    if size == 0 || chunks.is_empty() {
+    check_scale(scale)?;
+    if horizon == 0 || dims == 0 || chunks.is_empty() {
         return Ok(Vec::new());
     }
-    if !chunks.len().is_multiple_of(size) {
-        return Err(Error::argument(format!(
-            "{} values are no whole number of chunks of {horizon} x {dims}",
-            chunks.len()
-        )));
-    }
+    let size = size_in(chunks.len(), (horizon, dims))?;
     let (dct, mut block) = (Dct::new(horizon)?, Block::new(horizon, dims));
     let mut symbols = zeroed(chunks.len()).ok_or_else(|| {
         Error::argument(format!("{} integers do not fit into memory", chunks.len()))
@@ -187,12 +178,11 @@ impl Extremes {
 impl TakeRow for Extremes {
     #[inline(always)]
     fn take<L: Lanes>(&mut self, _: usize, row: &[f64]) {
-        let (least, most) = (L::all(f64::NEG_INFINITY), L::all(f64::INFINITY));
         let (mut low, mut high, mut bad) = (L::of(&self.low), L::of(&self.high), L::all(0.0));
         let mut take = |four: &[f64; LANES]| {
             let four = L::of(four);
-            low = four.clamped(least, low);
-            high = four.clamped(high, most);
+            low = four.lower(low);
+            high = four.higher(high);
             bad = bad.or(four.minus(four)); // zero, unless it is not finite
         };
         let (fours, rest) = row[..self.lanes].as_chunks();

@@ -19,4 +19,5 @@ pub(crate) use decode::Decoder;
 pub use decode::Status;
 pub(crate) use encode::{Encoder, Scratch};
 pub(crate) use model::Model;
+pub(crate) use train::too_many;
 pub use train::{Trained, Trainer, Words};

@@ -14,6 +14,7 @@ mod symbols;
 
 use std::ops::Range;
 
+use super::check::check_scale;
 use super::dct::Dct;
 use super::lanes::Simd;
 use crate::parallel::{self, Interrupt};
@@ -102,11 +103,7 @@ impl Sweep {
                 "there are no windows of {horizon} x {dims}"
             )));
         }
-        if !(scale.is_finite() && scale > 0.0) {
-            return Err(Error::argument(format!(
-                "scale must be a positive number, got {scale}"
-            )));
-        }
+        check_scale(scale)?;
         Ok(Self {
             dct: Dct::with(horizon, simd)?,
             simd,

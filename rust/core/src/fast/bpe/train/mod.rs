@@ -76,6 +76,24 @@ impl Words {
         }
     }
 
+    /// The words `texts`, each of which occurs as often as `counts` says, over an alphabet of their
+    /// characters and those of `more`.
+    pub fn of_texts(texts: &[String], counts: &[u64], more: &str) -> Result<Self> {
+        if texts.len() != counts.len() {
+            let (words, counts) = (texts.len(), counts.len());
+            return Err(Error::argument(format!(
+                "{words} words, but {counts} counts"
+            )));
+        }
+        let seen = texts.iter().flat_map(|text| text.chars());
+        let mut words = Self::new(seen.chain(more.chars()).collect());
+        for (text, &count) in texts.iter().zip(counts) {
+            let ids: Vec<u32> = text.chars().filter_map(|c| words.id(c)).collect();
+            words.add(ids.into_iter(), count)?;
+        }
+        Ok(words)
+    }
+
     /// Characters of the alphabet.
     #[must_use]
     pub fn alphabet_size(&self) -> usize {
@@ -171,7 +189,7 @@ impl Vocabulary {
     }
 }
 
-/// More runs than can be numbered.
-fn too_many() -> Error {
+/// More words, or runs of them, than can be numbered.
+pub(crate) fn too_many() -> Error {
     Error::argument("too many different words to train on: draw fewer chunks")
 }

@@ -6,8 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::queue::{Numbers, Queue};
+use super::queue::Queue;
 use super::{Pair, too_many};
+use crate::fast::bpe::pairs::PairMap;
 use crate::memory::room_for;
 use crate::{Error, Result};
 
@@ -124,11 +125,11 @@ impl Runs {
 
     /// All pairs of neighbours that occur `least` times, with their counts and places.
     pub(super) fn pairs(&self, least: i64) -> Result<Queue> {
-        let mut numbers = Numbers::default();
+        let mut numbers = PairMap::<u32>::default();
         let mut found: Vec<(Pair, i64, u32)> = Vec::new();
         self.visit(|pair, _, count| {
-            let number = numbers.get(pair).unwrap_or_else(|| {
-                numbers.insert(pair, found.len() as u32);
+            let number = numbers.get(pair.0, pair.1).unwrap_or_else(|| {
+                numbers.insert(pair.0, pair.1, found.len() as u32);
                 found.push((pair, 0, 0));
                 found.len() as u32 - 1
             });
@@ -141,7 +142,7 @@ impl Runs {
         };
         let mut places: Vec<Vec<u32>> = found.iter().map(room).collect::<Result<_>>()?;
         self.visit(|pair, at, _| {
-            if let Some(number) = numbers.get(pair)
+            if let Some(number) = numbers.get(pair.0, pair.1)
                 && found[number as usize].1 >= least
             {
                 places[number as usize].push(at);
