@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from baseline import fast_train
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -68,9 +69,10 @@ class PublishedBase:
         return {"name": "published"}
 
     def fit(
-        self, chunks: np.ndarray, settings: Any, num_threads: int | None = None
+        self, blocks: Iterable[np.ndarray], settings: Any, num_threads: int | None = None
     ) -> PublishedFast:
-        return PublishedFast.fit(list(chunks), settings["scale"], settings["vocab_size"])
+        chunks = [chunk for block in blocks for chunk in block]
+        return PublishedFast.fit(chunks, settings["scale"], settings["vocab_size"])
 
     def load(self, folder: Path) -> PublishedFast:
         config = json.loads((folder / "processor_config.json").read_text())

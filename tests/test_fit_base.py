@@ -38,7 +38,7 @@ class PlainFit:
 
 def test_a_base_gets_a_list_of_chunks_and_nothing_else(monkeypatch: Any, tmp_path: Path) -> None:
     base = foreign(monkeypatch, tmp_path, PlainFit())
-    data, scale, vocab_size = base.fit(CHUNKS, fit_base.FIT_DEFAULTS)
+    data, scale, vocab_size = base.fit([CHUNKS[:2], CHUNKS[2:]], fit_base.FIT_DEFAULTS)
     assert type(data) is list
     assert [chunk.shape for chunk in data] == [(4, 2)] * 3
     assert type(scale) is int, "the default of the class itself"
@@ -57,13 +57,13 @@ def test_settings_that_differ_reach_a_base_that_takes_them(
 def test_a_base_without_fit_is_an_import_error(monkeypatch: Any, tmp_path: Path) -> None:
     base = foreign(monkeypatch, tmp_path, object())
     with pytest.raises(ImportError, match=r"no \.fit .*update"):
-        base.fit(CHUNKS, fit_base.FIT_DEFAULTS)
+        base.fit([CHUNKS[:2], CHUNKS[2:]], fit_base.FIT_DEFAULTS)
 
 
 def test_a_folder_that_is_no_processor(tmp_path: Path) -> None:
     base = fit_base.open_base(str(tmp_path), trust_remote_code=True)
     with pytest.raises(TokenizerFormatError) as caught:
-        base.fit(CHUNKS, fit_base.FIT_DEFAULTS)
+        base.fit([CHUNKS[:2], CHUNKS[2:]], fit_base.FIT_DEFAULTS)
     for word in (str(tmp_path), "cannot load", "4.57, 5.0, 5.5 and 5.24", "built-in"):
         assert word in str(caught.value)
 

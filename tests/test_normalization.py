@@ -81,14 +81,13 @@ def test_clipped_fraction_counts_each_dim():
     assert norm.clipped_fraction(actions).tolist() == [0.25, 0.5]
 
 
-def test_in_place_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vlaprep.normalization._BLOCK", 3)
+def test_counting_gives_the_same() -> None:
     chunks = np.random.default_rng(2).standard_normal((10, 4, 3)).astype(np.float32)
     norm = Normalization.fit(chunks)
-    want, clipped = norm.normalize(chunks), norm.clipped_fraction(chunks)
-    assert norm.normalize_in_place(chunks).tolist() == clipped.tolist()
-    assert clipped.all()
-    assert chunks.tobytes() == want.tobytes()
+    normal, counts = norm.normalize_counting(chunks)
+    assert normal.tobytes() == norm.normalize(chunks).tobytes()
+    assert (counts / 40).tolist() == norm.clipped_fraction(chunks).tolist()
+    assert counts.all()
 
 
 def test_survives_json_and_pickle_bit_for_bit():

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, trainers
 import vlaprep
 from action_chunks import smooth
 from vlaprep.kernels import fit_bpe, train_bpe
+from vlaprep.processing_action_tokenizer import FastActionProcessor
 
 ALPHABET = [chr(code) for code in range(2000)]
 
@@ -132,6 +133,44 @@ def test_threads_and_order_change_nothing() -> None:
     shuffled = np.random.default_rng(0).permutation(chunks)
     parts = [shuffled[:10], shuffled[10:2000].astype(np.float64), shuffled[2000:]]
     assert fit_bpe(parts, 10.0, 700, num_threads=2) == want
+
+
+class Passing:
+    """Blocks that are made anew at each iteration, and other ones at some."""
+
+    def __init__(self, *passes: list[np.ndarray]) -> None:
+        self.passes = passes
+        self.begun = 0
+
+    def __iter__(self) -> Any:
+        blocks = self.passes[min(self.begun, len(self.passes) - 1)]
+        self.begun += 1
+        return (block.copy() for block in blocks)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 7])
+def test_blocks_may_come_one_at_a_time(threads: int) -> None:
+    chunks = np.random.default_rng(4).standard_normal((600, 12, 3)).cumsum(axis=1) / 8
+    mixed = [chunks[:1].astype(np.float32), chunks[1:400], chunks[400:].astype(np.float32)]
+    whole = np.concatenate(mixed).astype(np.float64)
+    want = fit_bpe([whole], 10.0, 700)
+    assert fit_bpe(Passing(mixed), 10.0, 700, num_threads=threads) == want
+    assert fit_bpe(Passing(mixed, mixed[::-1]), 10.0, 700, num_threads=threads) == want
+    processor = FastActionProcessor.fit(Passing(mixed), vocab_size=700)
+    want_processor = FastActionProcessor.fit(whole, vocab_size=700)
+    assert processor(whole[:9]) == want_processor(whole[:9])
+    assert (processor.time_horizon, processor.action_dim) == (12, 3)
+
+
+def test_a_second_pass_must_be_the_first_again() -> None:
+    chunks = np.random.default_rng(5).standard_normal((60, 8, 2))
+    for other in ([chunks[:-1]], [chunks, chunks[:1]], [10 * chunks]):
+        with pytest.raises(ValueError, match="second pass"):
+            fit_bpe(Passing([chunks], other), 10.0, 1024)
+    with pytest.raises(TypeError, match="only once"):
+        fit_bpe(iter([chunks]), 10.0, 1024)
+    with pytest.raises(ValueError, match="too large to be told apart"):
+        fit_bpe([np.full((3, 1, 1), 1e15)], 10.0, 1024)
 
 
 @pytest.mark.parametrize("span", [10, 100, 200, 255, 400, 1023])

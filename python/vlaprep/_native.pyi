@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
@@ -10,6 +10,8 @@ __all__ = [
     "Reader",
     "__build__",
     "__version__",
+    "block_moments",
+    "block_quantiles",
     "bucketize",
     "dct_quantize",
     "episode_stream",
@@ -37,6 +39,12 @@ def bucketize(
     num_threads: int | None = None,
 ) -> NDArray[np.int64]: ...
 def quantile(x: ArrayLike, q: ArrayLike, *, num_threads: int | None = None) -> NDArray[Any]: ...
+def block_quantiles(
+    blocks: Iterable[ArrayLike], q: ArrayLike, *, num_threads: int | None = None
+) -> NDArray[Any]: ...
+def block_moments(
+    blocks: Iterable[ArrayLike],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]: ...
 def dct_quantize(chunks: ArrayLike, scale: float) -> NDArray[np.int32]: ...
 
 @final
@@ -84,7 +92,7 @@ def train_bpe(
     initial_alphabet: str = "",
 ) -> tuple[list[str], list[tuple[str, str]]]: ...
 def fit_bpe(
-    blocks: Sequence[ArrayLike],
+    blocks: Iterable[ArrayLike],
     scale: float,
     vocab_size: int,
     *,

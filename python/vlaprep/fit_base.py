@@ -17,7 +17,7 @@ from vlaprep.errors import TokenizerFormatError
 from vlaprep.fit_report import digest_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -54,9 +54,9 @@ class Base(Protocol):
         """Give all of the base that can change a byte of the result, as JSON types."""
 
     def fit(
-        self, chunks: NDArray[Any], settings: Mapping[str, Any], num_threads: int | None = None
+        self, blocks: Iterable[NDArray[Any]], settings: Mapping[str, Any], num_threads: int | None = None
     ) -> Any:
-        """Train on normalised chunks (N, H, D) float32; a new processor."""
+        """Train on normalised chunks in blocks (n, H, D), which may pass again; a new processor."""
 
     def load(self, folder: Path) -> Any:
         """Read a saved processor of this class."""
@@ -107,13 +107,11 @@ class _BuiltIn:
         return {"name": None, "code": code, "tokenizers": metadata.version("tokenizers")}
 
     def fit(
-        self, chunks: NDArray[Any], settings: Mapping[str, Any], num_threads: int | None = None
+        self, blocks: Iterable[NDArray[Any]], settings: Mapping[str, Any], num_threads: int | None = None
     ) -> Any:
         from vlaprep.processing_action_tokenizer import FastActionProcessor
 
-        _, horizon, dim = chunks.shape
-        shape = {"time_horizon": horizon, "action_dim": dim}
-        return FastActionProcessor.fit(chunks, **shape, **settings, num_threads=num_threads)
+        return FastActionProcessor.fit(blocks, **settings, num_threads=num_threads)
 
     def load(self, folder: Path) -> Any:
         from vlaprep.processing_action_tokenizer import FastActionProcessor
@@ -143,7 +141,7 @@ class _Foreign:
 
     def fit(
         self,
-        chunks: NDArray[Any],
+        blocks: Iterable[NDArray[Any]],
         settings: Mapping[str, Any],
         num_threads: int | None = None,  # noqa: ARG002 (a base has its own ways)
     ) -> Any:
@@ -159,7 +157,8 @@ class _Foreign:
                 "transformers, to one whose processor class is a FAST tokenizer with .fit; or "
                 "leave base_tokenizer_name out to use the built-in processor"
             )
-        return fit(list(chunks), **self._changed(fit, settings))
+        chunks = [chunk for block in blocks for chunk in block]
+        return fit(chunks, **self._changed(fit, settings))
 
     def load(self, folder: Path) -> Any:
         import transformers

@@ -10,6 +10,7 @@ import numpy as np
 
 from vlaprep.coordinate import Ranks
 from vlaprep.errors import TokenizerFormatError
+from vlaprep.fit_chunks import NormalizedChunks, RowBlocks
 from vlaprep.fit_cover import check_cover
 from vlaprep.fit_report import write_report
 from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
@@ -43,7 +44,8 @@ def normalization_identity() -> dict[str, Any]:
 
 def fit_normalization(sample: Sample) -> Normalization:
     """Take the statistics of a fit; chunks that were not drawn have no part in them."""
-    return Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
+    rows = RowBlocks(sample.drawn_chunks)
+    return Normalization.fit(rows, convention=CONVENTION, mode=MODE)
 
 
 def build_tokenizer(
@@ -63,8 +65,7 @@ def build_tokenizer(
     folder : pathlib.Path
         Where to save.
     sample : Sample
-        Raw chunks to fit on. They are used up: normalised in place, as a million of them take
-        gigabytes.
+        Raw chunks to fit on.
     base : Base
         The class to fit.
     chunk_size : int
@@ -88,33 +89,32 @@ def build_tokenizer(
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
         stage("fit: normalise")
         norm = fit_normalization(sample) if cover is None else cover.normalization
-        chunks = sample.chunks
-        some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
-        raw = chunks[some]
-        clipped = norm.normalize_in_place(chunks)
-        added = [] if cover is None else [norm.normalize(cover.chunks)]
+        some = np.unique(np.linspace(0, sample.shape[0] - 1, CHECKED_CHUNKS, dtype=np.int64))
+        raw = sample.drawn_chunks.take(some)
+        checked = norm.normalize(raw)
         stage("fit: train")
-        corpus = np.concatenate([chunks, *added]) if added else chunks
+        corpus = NormalizedChunks(
+            sample.drawn_chunks, norm, None if cover is None else cover.chunks
+        )
         processor = base.fit(corpus, settings, num_threads)
-        del corpus
         processor.save_pretrained(str(folder))
         stage("fit: check")
-        ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
+        ids, decoded = _check(folder, processor, base, checked, settings["scale"])
         if cover is not None:
             check_cover(cover, folder)
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,
-        "clipped_fraction": clipped.tolist(),
+        "clipped_fraction": corpus.clipped_fraction.tolist(),
     }
     results = {
         "draws": sample.summary(chunk_size),
         **({} if cover is None else {"coverage": cover.summary()}),
         "normalization": normalization,
-        "tokens": _tell_tokens(processor, ids, math.prod(chunks.shape[1:])),
+        "tokens": _tell_tokens(processor, ids, math.prod(sample.shape[1:])),
         "reconstruction": {
             "chunks": len(some),
-            "normalized": _tell_errors(decoded - chunks[some]),
+            "normalized": _tell_errors(decoded - checked),
             "dataset_units": _tell_errors(norm.unnormalize(decoded) - raw),
         },
     }

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlaprep.errors import VocabularyError
+from vlaprep.fit_chunks import NormalizedChunks
 from vlaprep.kernels import dct_quantize
 from vlaprep.sweep import Swept, Symbols, Windows
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vlaprep.dataset import Dataset
+    from vlaprep.fit_chunks import DrawnChunks
     from vlaprep.fit_sample import Sample
     from vlaprep.normalization import Normalization
 
@@ -75,12 +77,14 @@ class Cover:
 
 
 def symbols_of(
-    chunks: NDArray[Any], scale: float, normalization: Normalization
+    chunks: DrawnChunks, scale: float, normalization: Normalization
 ) -> NDArray[np.int64]:
-    """Give the distinct symbols of raw chunks (N, H, D), ascending."""
-    blocks = (chunks[first : first + _BLOCK] for first in range(0, len(chunks), _BLOCK))
-    normal = map(normalization.normalize, blocks)
-    found = [np.unique(dct_quantize(block, scale)).astype(np.int64) for block in normal]
+    """Give the distinct symbols of chunks, ascending."""
+    found = [
+        np.unique(dct_quantize(normal[first : first + _BLOCK], scale)).astype(np.int64)
+        for normal in NormalizedChunks(chunks, normalization)
+        for first in range(0, len(normal), _BLOCK)
+    ]
     return np.unique(np.concatenate(found))
 
 
@@ -99,7 +103,7 @@ def cover_sample(
     The first window that holds such a symbol joins the fit, for every one of them.
     """
     windows = Windows(dataset, action_key, chunk_size, *sample.table, num_threads)
-    known = symbols_of(sample.chunks, scale, normalization)
+    known = symbols_of(sample.drawn_chunks, scale, normalization)
     swept = windows.sweep(scale=scale, known=Symbols.of(known), normalization=normalization)
     order = {episode: place for place, episode in enumerate(sample.table[0].tolist())}
     places = {(order[episode], episode, start) for _, episode, start in swept.symbols.tolist()}
@@ -107,7 +111,7 @@ def cover_sample(
     if len(at):
         chunks = dataset.read_chunks(at[:, 0], at[:, 1], chunk_size, action_key)
     else:
-        chunks = sample.chunks[:0]
+        chunks = np.empty((0, *sample.shape[1:]), dtype=np.float32)
     return Cover(chunks, at[:, 0].copy(), at[:, 1].copy(), normalization, swept, windows)
 
 

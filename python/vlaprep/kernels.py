@@ -7,6 +7,8 @@ same bits whatever the number of threads and the CPU.
 from __future__ import annotations
 
 from vlaprep._native import (
+    block_moments,
+    block_quantiles,
     bucketize,
     dct_quantize,
     fit_bpe,
@@ -18,6 +20,8 @@ from vlaprep._native import (
 )
 
 __all__ = [
+    "block_moments",
+    "block_quantiles",
     "bucketize",
     "dct_quantize",
     "fit_bpe",

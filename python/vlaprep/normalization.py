@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from vlaprep.errors import DatasetFormatError, TokenizerFormatError
+from vlaprep.fit_chunks import RowBlocks
 from vlaprep.fit_report import read_report
 
 if TYPE_CHECKING:
@@ -76,11 +77,13 @@ class Pi052(Convention):
     dtype: ClassVar[type[np.floating[Any]]] = np.float32
 
     def statistics(self, rows: Floats, mode: str) -> tuple[Floats, Floats]:
-        from vlaprep.kernels import quantile
+        from vlaprep.kernels import block_quantiles, quantile
 
         del mode  # there is only one
-        rows = np.ascontiguousarray(rows, dtype=np.float32)
-        lo, hi = quantile(rows, (0.01, 0.99))
+        if isinstance(rows, RowBlocks):
+            lo, hi = block_quantiles(rows, (0.01, 0.99))
+        else:
+            lo, hi = quantile(np.ascontiguousarray(rows, dtype=np.float32), (0.01, 0.99))
         return lo, hi
 
     def forward(self, x: Floats, lo: Floats, hi: Floats) -> Floats:
@@ -100,9 +103,6 @@ class Pi052(Convention):
     def _span(self, lo: Floats, hi: Floats) -> Floats:
         return np.where(self.constant(lo, hi), np.float32(1), hi - lo)
 
-
-_BLOCK = 4096
-"""Chunks that are normalised at a time where memory counts."""
 
 CONVENTIONS: Mapping[str, Convention] = {rule.name: rule for rule in (Pi052(),)}
 """Every convention by name."""
@@ -188,8 +188,11 @@ class Normalization:
         DatasetFormatError
             The range of a dim overflows the convention's dtype.
         """
-        rows = np.asarray(chunks)
-        rows = rows.reshape(-1, rows.shape[-1])
+        if isinstance(chunks, RowBlocks):
+            rows: Any = chunks
+        else:
+            rows = np.asarray(chunks)
+            rows = rows.reshape(-1, rows.shape[-1])
         with np.errstate(over="ignore"):
             lo, hi = _convention(convention).statistics(rows, mode)
             too_wide = np.isfinite(lo) & np.isfinite(hi) & ~np.isfinite(hi - lo)
@@ -216,22 +219,13 @@ class Normalization:
         rule = _convention(self.convention)
         return rule.limit(rule.forward(self._rows(actions), self.lo, self.hi))
 
-    def normalize_in_place(self, chunks: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Put the normalised values in place of those of a float32 array of shape (N, ..., D).
-
-        For arrays of which there is no room for a second one. Gives the share of values of each dim
-        that was clipped, as `clipped_fraction` does.
-        """
+    def normalize_counting(self, actions: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
+        """Normalise as `normalize` does, and count the values of each dim that were clipped."""
         rule = _convention(self.convention)
-        clipped = np.zeros(self.action_dim, dtype=np.int64)
-        for first in range(0, len(chunks), _BLOCK):
-            block = chunks[first : first + _BLOCK]
-            free = rule.forward(self._rows(block), self.lo, self.hi)
-            block[...] = rule.limit(free)
-            clipped += (block != free).reshape(-1, self.action_dim).sum(axis=0)
-        rows = chunks.size // self.action_dim
-        fraction: NDArray[np.float64] = clipped / np.float64(rows)
-        return fraction
+        free = rule.forward(self._rows(actions), self.lo, self.hi)
+        normal = rule.limit(free)
+        clipped: NDArray[np.int64] = (normal != free).reshape(-1, self.action_dim).sum(axis=0)
+        return normal, clipped
 
     def unnormalize(self, normalized: ArrayLike) -> Floats:
         """Undo `normalize` up to clipping; shape (..., D), float64 in gives float64 out."""

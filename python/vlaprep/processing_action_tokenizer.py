@@ -258,7 +258,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         Parameters
         ----------
         action_data : list of ndarray (H, D), or ndarray (N, H, D)
-            Chunks, normalised to about [-1, 1]; H and D may differ from chunk to chunk.
+            Chunks, normalised to about [-1, 1]; H and D may differ from chunk to chunk. Many may
+            come in blocks (n, H, D), from an object whose ``__iter__`` begins anew.
         scale, vocab_size
             As in the class; the range of coefficients must fit into `vocab_size`.
         time_horizon, action_dim : int, optional
@@ -292,19 +293,14 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         vocab_size = _number("vocab_size", vocab_size, below=_MAX_VOCABULARY + 1)
         max_token_length = _number("max_token_length", max_token_length, below=2**31)
         time_horizon = _optional("time_horizon", time_horizon)
-        blocks = [*_blocks(action_data)]
-        if not blocks:
-            raise NoChunksError("no action chunk to fit on: action_data is empty")
-        horizons, dims = ({block.shape[axis] for block in blocks} for axis in (1, 2))
-        if action_dim is not None and dims != {action_dim}:
-            raise ValueError(f"action_dim {action_dim} asked for, but chunks have {sorted(dims)}")
+        blocks = _Blocks(action_data, action_dim)
         options: dict[str, Any] = {
             "max_token_length": max_token_length,
             "alphabet": _one_of("alphabet", alphabet, ("bytes", "symbols")),
             "compatible": compatible,
         }
         if fit_bpe is None:
-            min_token, max_token, bpe = _train(blocks, scale, vocab_size, **options)
+            min_token, max_token, bpe = _train([*blocks], scale, vocab_size, **options)
         else:
             min_token, max_token, tokens, merges = fit_bpe(
                 blocks, scale, vocab_size, num_threads=num_threads, **options
@@ -314,6 +310,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
             template = "a range of %d coefficients leaves few merges in vocab_size %d: raise it"
             logger.warning(template, max_token - min_token, vocab_size)
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=bpe)
+        horizons, dims = map(set, zip(*blocks.shapes, strict=True))
         action_dim = dims.pop() if len(dims) == 1 else None
         time_horizon = time_horizon or (horizons.pop() if len(horizons) == 1 else None)
         return cls(tokenizer, scale, vocab_size, min_token, max_token, action_dim, time_horizon)
@@ -704,6 +701,28 @@ def _blocks(action_data: Iterable[Any]) -> Iterator[NDArray[Any]]:
             if len(shape) != 2 or 0 in shape:
                 raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}")
             yield _float(np.stack([chunk for _, chunk in items]))
+
+
+class _Blocks:
+    """Chunks in blocks (n, H, D), however they came, and the shapes of those that have passed."""
+
+    def __init__(self, action_data: Any, action_dim: int | None) -> None:
+        self.action_dim = action_dim
+        self.shapes: set[tuple[int, ...]] = set()
+        lazy = not isinstance(action_data, (np.ndarray, list, tuple))
+        lazy = lazy and iter(action_data) is not action_data
+        lazy = lazy and getattr(next(iter(action_data), None), "ndim", 2) == 3
+        self.blocks = action_data if lazy else [*_blocks(action_data)]
+        if not lazy and not [*self]:
+            raise NoChunksError("no action chunk to fit on: action_data is empty")
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        for block in self.blocks:
+            self.shapes.add(block.shape[1:])
+            if self.action_dim not in (None, block.shape[2]):
+                dims = sorted({shape[1] for shape in self.shapes})
+                raise ValueError(f"action_dim {self.action_dim} asked for, but chunks have {dims}")
+            yield block
 
 
 def _float(array: NDArray[Any]) -> NDArray[Any]:

@@ -7,6 +7,7 @@ use numpy::{
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyIterator;
 
 /// A C-contiguous array of `T` that stays borrowed while a kernel reads it.
 pub(crate) struct Input<'py, T: Element> {
@@ -109,6 +110,17 @@ impl<'py> FloatInput<'py> {
             Input::new(name, &array, ndim).map(Self::Double)
         }
     }
+}
+
+/// The blocks of an array that is not all there at the same time, from the first one on.
+pub(crate) fn blocks<'py>(blocks: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyIterator>> {
+    let iterator = blocks.try_iter()?;
+    if iterator.is(blocks) {
+        return Err(PyTypeError::new_err(
+            "blocks can be iterated only once: pass a list, or an object whose __iter__ begins anew",
+        ));
+    }
+    Ok(iterator)
 }
 
 /// Hands `values` to Python as an array of `shape`, without a copy.

@@ -3,9 +3,11 @@
 use numpy::Element;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use vlaprep_core::fast::{Alphabet, Chunks, Fit, Fitted, Trained, Trainer, Words};
+use vlaprep_core::Result;
+use vlaprep_core::fast::{Alphabet, Chunks, Counting, Fit, Measuring, Trained, Trainer, Words};
+use vlaprep_core::parallel::Interrupt;
 
-use crate::arrays::{FloatInput, Input};
+use crate::arrays::{self, FloatInput, Input};
 use crate::{gate, threads};
 
 /// Texts of all tokens by id, and the texts of the two parts of each merge, in order.
@@ -83,9 +85,10 @@ pub(crate) fn train_bpe(
 ///
 /// Parameters
 /// ----------
-/// blocks : list of array_like of float32 or float64, shape (N, H, D)
-///     Normalised action chunks; N, H and D may differ from block to block. float16 is widened to
-///     float32, integers to float64; all are widened to float64 where one is.
+/// blocks : iterable of array_like of float32 or float64, shape (N, H, D)
+///     Normalised action chunks; N, H and D may differ from block to block. They pass by twice, so a
+///     list or an object of one's own whose ``__iter__`` begins anew; the answer is that of all chunks
+///     in one block. float16 is widened to float32, integers to float64.
 /// scale : float
 ///     Steps per unit of a coefficient.
 /// vocab_size, min_frequency, max_token_length
@@ -108,8 +111,11 @@ pub(crate) fn train_bpe(
 ///
 /// Raises
 /// ------
+/// TypeError
+///     If `blocks` can be iterated only once, as a generator.
 /// ValueError
-///     For NaN, infinity (with chunk, step and dim), or no chunk at all.
+///     For NaN, infinity (with chunk, step and dim), no chunk at all, or where the second pass gives
+///     other chunks than the first.
 /// VocabularyError
 ///     If the range of coefficients, or the alphabet made of it, does not fit into `vocab_size`.
 ///
@@ -126,10 +132,9 @@ pub(crate) fn train_bpe(
     compatible=false, num_threads=None
 ))]
 #[allow(clippy::too_many_arguments, reason = "Python names them")]
-#[allow(clippy::needless_pass_by_value, reason = "a list is taken as it comes")]
 pub(crate) fn fit_bpe(
     py: Python<'_>,
-    blocks: Vec<Bound<'_, PyAny>>,
+    blocks: &Bound<'_, PyAny>,
     scale: f64,
     vocab_size: usize,
     min_frequency: u64,
@@ -157,48 +162,70 @@ pub(crate) fn fit_bpe(
         alphabet,
         compatible,
     };
-    let inputs = blocks
-        .iter()
-        .map(|block| FloatInput::new("blocks", block, 3));
-    let single: Option<Vec<_>> = inputs
-        .collect::<PyResult<Vec<_>>>()?
-        .into_iter()
-        .map(|input| match input {
-            FloatInput::Single(input) => Some(input),
-            FloatInput::Double(_) => None,
-        })
-        .collect();
-    let fitted = if let Some(inputs) = single {
-        fitted_on(py, fit, &inputs, num_threads)?
-    } else {
-        let inputs = blocks
-            .iter()
-            .map(|block| Input::<f64>::new("blocks", block, 3));
-        fitted_on(py, fit, &inputs.collect::<PyResult<Vec<_>>>()?, num_threads)?
-    };
+    let mut measuring = fit.start().map_err(|error| gate::raise(&error))?;
+    pass(blocks, &mut measuring, num_threads)?;
+    let mut counting = measuring.finish().map_err(|error| gate::raise(&error))?;
+    pass(blocks, &mut counting, num_threads)?;
+    let fitted = gate::run(py, |interrupt| counting.train(interrupt))?;
     let (tokens, merges) = vocabulary(fitted.trained);
     Ok((fitted.min_token, fitted.max_token, tokens, merges))
 }
 
-fn fitted_on<T: Copy + Into<f64> + Sync + Element>(
+/// What looks at all blocks.
+trait Pass: Send {
+    fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()>;
+}
+
+impl Pass for Measuring {
+    fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        self.add(block, threads, interrupt)
+    }
+}
+
+impl Pass for Counting {
+    fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        self.add(block, threads, interrupt)
+    }
+}
+
+fn pass(blocks: &Bound<'_, PyAny>, to: &mut impl Pass, num_threads: Option<usize>) -> PyResult<()> {
+    for block in arrays::blocks(blocks)? {
+        match FloatInput::new("blocks", &block?, 3)? {
+            FloatInput::Single(block) => add(blocks.py(), &block, to, num_threads)?,
+            FloatInput::Double(block) => add(blocks.py(), &block, to, num_threads)?,
+        }
+    }
+    Ok(())
+}
+
+fn add<T: Copy + Into<f64> + Sync + Element>(
     py: Python<'_>,
-    fit: Fit,
-    inputs: &[Input<'_, T>],
+    block: &Input<'_, T>,
+    to: &mut impl Pass,
     num_threads: Option<usize>,
-) -> PyResult<Fitted> {
-    let blocks = inputs
-        .iter()
-        .map(|input| {
-            Ok(Chunks {
-                values: input.values()?,
-                horizon: input.shape()[1],
-                dims: input.shape()[2],
-            })
-        })
-        .collect::<PyResult<Vec<_>>>()?;
-    let values = blocks.iter().map(|block| block.values.len()).sum();
-    let threads = threads::bound(num_threads, values)?;
-    gate::run(py, |interrupt| fit.run(&blocks, threads, interrupt))
+) -> PyResult<()> {
+    let block = Chunks {
+        values: block.values()?,
+        horizon: block.shape()[1],
+        dims: block.shape()[2],
+    };
+    let threads = threads::bound(num_threads, block.values.len())?;
+    gate::run(py, |interrupt| to.add(block, threads, interrupt))
 }
 
 fn vocabulary(Trained { tokens, merges }: Trained) -> Vocabulary {

@@ -29,7 +29,7 @@ mod _native {
     #[pymodule_export]
     use crate::lists::integers_of_lists;
     #[pymodule_export]
-    use crate::stats::{bucketize, percentiles_by_task, quantile};
+    use crate::stats::{block_moments, block_quantiles, bucketize, percentiles_by_task, quantile};
     #[pymodule_export]
     use crate::sweep::sweep_windows;
 

@@ -1,8 +1,9 @@
-//! Fitting a tokenizer: from chunks to a vocabulary in one pass over each chunk's symbols.
+//! Fitting a tokenizer: from chunks, which pass by twice, to a vocabulary.
 //!
 //! A first pass finds the smallest and the largest coefficient, because the symbols count from the
 //! smallest. A second one transforms again, rounds, cuts each chunk into words and counts these: that
-//! is cheaper than to keep the symbols of all chunks. What is kept are the different words.
+//! is cheaper than to keep the symbols of all chunks. What is kept are the different words, so chunks
+//! may come block by block, and no block is needed any more once both passes have seen it.
 
 use super::batch::{gather, unusable};
 use super::bpe::{Trained, Trainer, Words, character_of};
@@ -19,6 +20,9 @@ use crate::{Error, Result};
 
 /// Blocks of chunks between two looks at whether the caller wants to stop.
 const PATIENCE: usize = 64;
+
+/// Up to here whole numbers are next to each other, with room for a fraction.
+const FARTHEST: f64 = (1_u64 << 50) as f64;
 
 /// What a fit is to be.
 #[derive(Debug, Clone, Copy)]
@@ -66,65 +70,86 @@ pub struct Fitted {
     pub trained: Trained,
 }
 
+/// The first pass: between which whole numbers do the coefficients lie?
+#[derive(Debug)]
+pub struct Measuring {
+    fit: Fit,
+    chunks: usize,
+    range: Option<(f64, f64)>,
+}
+
+/// The second pass: which words are there, and how often?
+#[derive(Debug)]
+pub struct Counting {
+    fit: Fit,
+    /// Chunks of the first pass that this one has not seen yet.
+    missing: usize,
+    range: (f64, f64),
+    /// One for each thread, so that none waits for another.
+    corpora: Vec<Corpus>,
+}
+
 impl Fit {
     /// Fits on blocks of chunks, of any shapes.
     ///
-    /// The answer does not depend on the order of chunks or on the number of threads.
+    /// The answer does not depend on the order of chunks, on how they are cut into blocks, or on the
+    /// number of threads.
     pub fn run<T: Copy + Into<f64> + Sync>(
-        &self,
+        self,
         blocks: &[Chunks<'_, T>],
         threads: usize,
         interrupt: &Interrupt<'_>,
     ) -> Result<Fitted> {
-        check_scale(self.scale)?;
-        let parts = parts(blocks, threads)?;
-        let range = self.range(&parts, threads, interrupt)?;
-        let corpus = self.count(&parts, range, threads, interrupt)?;
-        let (min_token, max_token) = (range.0 as i64, range.1 as i64);
-        let words = self.words(&corpus, (min_token, max_token))?;
-        drop(corpus);
-        Ok(Fitted {
-            min_token,
-            max_token,
-            trained: self.trainer.train(words, interrupt)?,
-        })
+        let mut measuring = self.start()?;
+        for &block in blocks {
+            measuring.add(block, threads, interrupt)?;
+        }
+        let mut counting = measuring.finish()?;
+        for &block in blocks {
+            counting.add(block, threads, interrupt)?;
+        }
+        counting.train(interrupt)
     }
 
-    /// The smallest and the largest rounded coefficient.
-    fn range<T: Copy + Into<f64> + Sync>(
-        &self,
-        parts: &[Part<'_, T>],
+    /// Begins a fit on blocks of chunks that are not all there at the same time.
+    pub fn start(self) -> Result<Measuring> {
+        check_scale(self.scale)?;
+        Ok(Measuring {
+            fit: self,
+            chunks: 0,
+            range: None,
+        })
+    }
+}
+
+impl Measuring {
+    /// Looks at some chunks.
+    pub fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
         threads: usize,
         interrupt: &Interrupt<'_>,
-    ) -> Result<(f64, f64)> {
-        let extremes = parallel::map(parts, threads, interrupt, |part| {
-            let mut extremes = Extremes::new();
-            part.transform(interrupt, |block, dct, chunks, lanes, _| {
-                dct.block(block, chunks, extremes.of(lanes));
-                Ok(())
-            })?;
-            let rounded = |c: f64| (c * self.scale).round_ties_even();
-            match extremes
-                .get()
-                .map(|(low, high)| (rounded(low), rounded(high)))
-            {
-                Some((low, high)) if low.is_finite() && high.is_finite() => Ok((low, high)),
-                _ => {
-                    let Chunks {
-                        values,
-                        horizon,
-                        dims,
-                    } = part.chunks;
-                    Err(unusable(values, (horizon, dims), part.first, self.scale))
-                }
-            }
+    ) -> Result<()> {
+        let parts = block.parts(threads, self.chunks)?;
+        let scale = self.fit.scale;
+        let ranges = parallel::map(&parts, threads, interrupt, |part| {
+            part.range(scale, interrupt)
         })?;
-        let ends = extremes.into_iter().collect::<Result<Vec<_>>>()?;
-        let range = ends
-            .into_iter()
-            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
-            .ok_or_else(|| Error::argument("no action chunk to fit on"))?;
-        let most = self.trainer.vocab_size.min(LARGEST.into());
+        for (range, part) in ranges.into_iter().zip(&parts) {
+            let (low, high) = range?;
+            let seen = self.range.unwrap_or((low, high));
+            self.range = Some((seen.0.min(low), seen.1.max(high)));
+            self.chunks += part.count();
+        }
+        Ok(())
+    }
+
+    /// Goes on to the second pass, over the same chunks in any order and in any blocks.
+    pub fn finish(self) -> Result<Counting> {
+        let Self { fit, chunks, range } = self;
+        let (low, high) = range.ok_or_else(|| Error::argument("no action chunk to fit on"))?;
+        let range = (low + 0.0, high + 0.0); // a zero has no sign
+        let most = fit.trainer.vocab_size.min(LARGEST.into());
         let (low, high) = (range.0 as i128, range.1 as i128);
         let span = high.saturating_sub(low);
         if span > most as i128 {
@@ -132,48 +157,72 @@ impl Fit {
                 "coefficients from {low} to {high}, a range of {span} at scale {}, do not fit into \
                  vocab_size {} (or {LARGEST} characters): normalise the actions to about [-1, 1], \
                  lower scale or raise vocab_size",
-                self.scale, self.trainer.vocab_size
+                fit.scale, fit.trainer.vocab_size
             )));
         }
-        Ok(range)
+        if range.0 < -FARTHEST || range.1 > FARTHEST {
+            return Err(Error::argument(format!(
+                "coefficients around {:e} at scale {} are too large to be told apart: normalise the \
+                 actions to about [-1, 1]",
+                range.0, fit.scale
+            )));
+        }
+        Ok(Counting {
+            fit,
+            missing: chunks,
+            range,
+            corpora: Vec::new(),
+        })
     }
+}
 
-    /// The words of all chunks.
-    fn count<T: Copy + Into<f64> + Sync>(
-        &self,
-        parts: &[Part<'_, T>],
-        range: (f64, f64),
+impl Counting {
+    /// Counts the words of some chunks.
+    pub fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
         threads: usize,
         interrupt: &Interrupt<'_>,
-    ) -> Result<Corpus> {
-        // Most coefficients are 0; where that is no symbol, most are at the nearer end.
-        let run = (-range.0).clamp(0.0, range.1 - range.0) as u16;
-        let zero = range.0 as i64 as u16;
-        let corpora = parallel::map(parts, threads, interrupt, |part| {
-            let mut corpus = Corpus::default();
-            let mut cutter = Cutter::new(run, self.alphabet == Alphabet::Bytes);
-            let dims = part.chunks.dims;
-            part.transform(interrupt, |block, dct, chunks, lanes, rows| {
-                let mut round = Round::new(self.scale, range, zero, lanes, rows);
-                dct.block(block, chunks, &mut round);
-                let count = lanes / dims;
-                for place in 0..count {
-                    let symbols = cutter.room(dct.horizon() * dims);
-                    gather(rows, (place, count), dims, symbols);
-                    cutter.count(&mut corpus)?;
-                }
-                Ok(())
-            })?;
-            Ok(corpus)
-        })?;
-        let mut corpora = corpora.into_iter();
-        let mut all = corpora.next().unwrap_or_else(|| Ok(Corpus::default()))?;
-        for corpus in corpora {
-            all.absorb(&corpus?)?;
+    ) -> Result<()> {
+        let parts = block.parts(threads, 0)?;
+        let count = parts.iter().map(Part::count).sum();
+        self.missing = self.missing.checked_sub(count).ok_or_else(changed)?;
+        if self.corpora.len() < parts.len() {
+            self.corpora.resize_with(parts.len(), Corpus::default);
         }
-        Ok(all)
+        let (fit, range) = (self.fit, self.range);
+        let work = parts.into_iter().zip(&mut self.corpora).collect();
+        parallel::each(work, threads, interrupt, |(part, corpus)| {
+            part.count_words(&fit, range, corpus, interrupt)
+        })
     }
 
+    /// Learns from the words.
+    pub fn train(mut self, interrupt: &Interrupt<'_>) -> Result<Fitted> {
+        if self.missing > 0 {
+            return Err(changed());
+        }
+        let mut corpus = self.corpora.pop().unwrap_or_default();
+        while let Some(other) = self.corpora.pop() {
+            corpus.absorb(&other)?;
+        }
+        let (min_token, max_token) = (self.range.0 as i64, self.range.1 as i64);
+        let words = self.fit.words(&corpus, (min_token, max_token))?;
+        drop(corpus);
+        Ok(Fitted {
+            min_token,
+            max_token,
+            trained: self.fit.trainer.train(words, interrupt)?,
+        })
+    }
+}
+
+/// The second pass saw what the first one did not.
+fn changed() -> Error {
+    Error::argument("the second pass over the chunks gave other chunks than the first one")
+}
+
+impl Fit {
     /// The words as a trainer takes them, after a look at whether their alphabet fits.
     fn words(&self, corpus: &Corpus, (min_token, max_token): (i64, i64)) -> Result<Words> {
         let symbols = (max_token - min_token + 1) as usize;
@@ -282,31 +331,81 @@ struct Part<'a, T> {
     first: usize,
 }
 
-/// Blocks in parts of about the same size, one for each thread if they are of one shape.
-fn parts<'a, T>(blocks: &[Chunks<'a, T>], threads: usize) -> Result<Vec<Part<'a, T>>> {
-    let (mut parts, mut first) = (Vec::new(), 0);
-    for &Chunks {
-        values,
-        horizon,
-        dims,
-    } in blocks
-    {
-        let size = size_in(values.len(), (horizon, dims))?;
-        let share = (values.len() / size).div_ceil(threads.max(1)).max(1);
-        for values in values.chunks(share * size) {
-            let chunks = Chunks {
-                values,
-                horizon,
-                dims,
-            };
-            parts.push(Part { chunks, first });
-            first += values.len() / size;
-        }
+impl<'a, T> Chunks<'a, T> {
+    /// Parts of about the same size, one for each thread; the first chunk has the number `first`.
+    fn parts(self, threads: usize, first: usize) -> Result<Vec<Part<'a, T>>> {
+        let size = size_in(self.values.len(), (self.horizon, self.dims))?;
+        let share = (self.values.len() / size).div_ceil(threads.max(1)).max(1);
+        let parts = (first..)
+            .step_by(share)
+            .zip(self.values.chunks(share * size));
+        Ok(parts
+            .map(|(first, values)| Part {
+                chunks: Chunks { values, ..self },
+                first,
+            })
+            .collect())
     }
-    Ok(parts)
 }
 
 impl<T: Copy + Into<f64>> Part<'_, T> {
+    fn count(&self) -> usize {
+        self.chunks.values.len() / (self.chunks.horizon * self.chunks.dims)
+    }
+
+    /// The smallest and the largest rounded coefficient.
+    fn range(&self, scale: f64, interrupt: &Interrupt<'_>) -> Result<(f64, f64)> {
+        let mut extremes = Extremes::new();
+        self.transform(interrupt, |block, dct, chunks, lanes, _| {
+            dct.block(block, chunks, extremes.of(lanes));
+            Ok(())
+        })?;
+        let rounded = |c: f64| (c * scale).round_ties_even();
+        match extremes
+            .get()
+            .map(|(low, high)| (rounded(low), rounded(high)))
+        {
+            Some((low, high)) if low.is_finite() && high.is_finite() => Ok((low, high)),
+            _ => {
+                let Chunks {
+                    values,
+                    horizon,
+                    dims,
+                } = self.chunks;
+                Err(unusable(values, (horizon, dims), self.first, scale))
+            }
+        }
+    }
+
+    /// Counts the words of all chunks, whose coefficients lie in `range`.
+    fn count_words(
+        &self,
+        fit: &Fit,
+        range: (f64, f64),
+        corpus: &mut Corpus,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
+        // Most coefficients are 0; where that is no symbol, most are at the nearer end.
+        let run = (-range.0).clamp(0.0, range.1 - range.0) as u16;
+        let zero = range.0 as i64 as u16;
+        let mut cutter = Cutter::new(run, fit.alphabet == Alphabet::Bytes);
+        let dims = self.chunks.dims;
+        self.transform(interrupt, |block, dct, chunks, lanes, rows| {
+            let mut round = Round::new(fit.scale, range, zero, lanes, rows);
+            dct.block(block, chunks, &mut round);
+            if !round.inside() {
+                return Err(changed());
+            }
+            let count = lanes / dims;
+            for place in 0..count {
+                let symbols = cutter.room(dct.horizon() * dims);
+                gather(rows, (place, count), dims, symbols);
+                cutter.count(corpus)?;
+            }
+            Ok(())
+        })
+    }
+
     /// Hands over the chunks of each block, with how many lanes they take and room for their symbols.
     fn transform(
         &self,

@@ -23,5 +23,5 @@ pub use percentile::{
 };
 pub use quantile::{quantile, quantiles};
 pub use real::Real;
-pub use sample::sample_rows;
+pub use sample::{Thinned, sample_rows};
 pub use searchsorted::searchsorted_right;

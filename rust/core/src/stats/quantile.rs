@@ -15,6 +15,7 @@
 //! order statistic should lie, and one pass over the rows finds it: see [`Brackets`].
 
 use super::brackets::Brackets;
+use super::counter::Counter;
 use super::real::Real;
 use super::sample::sample_rows;
 use super::select::select;
@@ -64,22 +65,36 @@ pub fn quantiles<T: Real>(
         sample.extend_from_slice(&values[row * dims..][..dims]);
     }
     let mut brackets = Brackets::from_sample(&sample, dims, rows, qs)?;
-    // Each piece has a counter for each column: pieces of few rows would outweigh the rows.
-    let height = (PIECE / dims).max(FEW_ROWS);
-    let pieces: Vec<&[T]> = values.chunks(height * dims).collect();
     loop {
+        let counter = brackets.count(values, threads, interrupt)?;
+        if brackets.settle(counter)? {
+            return Ok(brackets.quantiles());
+        }
+    }
+}
+
+impl<T: Real> Brackets<T> {
+    /// Counts rows on several threads.
+    pub fn count(
+        &self,
+        rows: &[T],
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<Counter<T>> {
+        // Each piece has a counter for each column: pieces of few rows would outweigh the rows.
+        let dims = self.dims();
+        let height = (PIECE / dims).max(FEW_ROWS);
+        let pieces: Vec<&[T]> = rows.chunks(height * dims).collect();
         let count = |piece: &&[T]| {
-            let mut counter = brackets.counter();
-            counter.add(&brackets, piece);
+            let mut counter = self.counter();
+            counter.add(self, piece);
             Ok(counter)
         };
-        let mut whole = brackets.counter();
+        let mut whole = self.counter();
         for counter in parallel::map(&pieces, threads, interrupt, count)? {
             whole.merge(counter?);
         }
-        if brackets.settle(whole)? {
-            return Ok(brackets.quantiles());
-        }
+        Ok(whole)
     }
 }
 

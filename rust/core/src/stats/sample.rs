@@ -23,6 +23,76 @@ pub fn sample_rows(rows: usize) -> impl ExactSizeIterator<Item = usize> {
     })
 }
 
+/// The most rows that [`Thinned`] keeps.
+const MOST: usize = 1 << 16;
+
+/// Some of the rows that pass by, evenly spread over all of them, however many there are.
+///
+/// The rows are cut into runs of equal length, one row of each is kept, and where there are too many
+/// the runs are joined in twos.
+#[derive(Debug, Clone)]
+pub struct Thinned<T> {
+    dims: usize,
+    seen: usize,
+    /// Rows of a run, a power of two.
+    run: usize,
+    rows: Vec<T>,
+}
+
+impl<T: Real> Thinned<T> {
+    /// Of no rows yet, with `dims` columns.
+    #[must_use]
+    pub fn new(dims: usize) -> Self {
+        Self {
+            dims: dims.max(1),
+            seen: 0,
+            run: 1,
+            rows: Vec::new(),
+        }
+    }
+
+    /// Looks at some rows.
+    pub fn add(&mut self, rows: &[T]) {
+        let end = self.seen + rows.len() / self.dims;
+        loop {
+            let kept = self.rows.len() / self.dims;
+            let pick = kept * self.run + mixed(kept as u64) as usize % self.run;
+            if pick >= end {
+                break;
+            }
+            let at = (pick - self.seen) * self.dims;
+            self.rows.extend_from_slice(&rows[at..at + self.dims]);
+            if kept + 1 == MOST {
+                self.thin();
+            }
+        }
+        self.seen = end;
+    }
+
+    /// How many rows have passed.
+    #[must_use]
+    pub fn seen(&self) -> usize {
+        self.seen
+    }
+
+    /// Those that were kept.
+    #[must_use]
+    pub fn rows(&self) -> &[T] {
+        &self.rows
+    }
+
+    /// Joins the runs in twos; either row of two may be the one that stays.
+    fn thin(&mut self) {
+        for joined in 0..MOST / 2 {
+            let stays = 2 * joined + mixed(joined as u64) as usize % 2;
+            let (from, to) = (stays * self.dims, joined * self.dims);
+            self.rows.copy_within(from..from + self.dims, to);
+        }
+        self.rows.truncate(MOST / 2 * self.dims);
+        self.run *= 2;
+    }
+}
+
 /// SplitMix64: the numbers 0, 1, 2, … become such as chance would give.
 pub(super) fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -86,6 +156,27 @@ impl Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_passing_rows_is_spread_over_all() {
+        let rows: Vec<f32> = (0..300_000).flat_map(|i| [i as f32, -(i as f32)]).collect();
+        let mut whole = Thinned::new(2);
+        whole.add(&rows);
+        let mut pieces = Thinned::new(2);
+        for piece in rows.chunks(2 * 777) {
+            pieces.add(piece);
+        }
+        assert_eq!((whole.seen(), pieces.seen()), (300_000, 300_000));
+        assert_eq!(whole.rows(), pieces.rows());
+        let kept: Vec<f32> = whole.rows().iter().copied().step_by(2).collect();
+        assert!((MOST / 2..=MOST).contains(&kept.len()), "{}", kept.len());
+        let gaps = kept.windows(2).map(|two| two[1] - two[0]);
+        assert!(gaps.into_iter().all(|gap| gap > 0.0 && gap < 32.0));
+        let few = [1.0_f32, 2.0, 3.0];
+        let mut all = Thinned::new(1);
+        all.add(&few);
+        assert_eq!(all.rows(), few);
+    }
 
     #[test]
     fn a_sample_is_ascending_and_within() {
