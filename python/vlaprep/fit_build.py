@@ -88,15 +88,16 @@ def build_tokenizer(
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
         stage("fit: normalise")
         norm = fit_normalization(sample) if cover is None else cover.normalization
-        chunks = sample.chunks
-        some = np.unique(np.linspace(0, len(chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
-        raw = chunks[some]
-        clipped = norm.normalize_in_place(chunks)
+        some = np.unique(np.linspace(0, len(sample.chunks) - 1, CHECKED_CHUNKS, dtype=np.int64))
+        raw = sample.chunks[some]
+        chunks, clipped = _normalize(norm, sample.chunks)
         added = [] if cover is None else [norm.normalize(cover.chunks)]
         stage("fit: train")
         corpus = np.concatenate([chunks, *added]) if added else chunks
         processor = base.fit(corpus, settings, num_threads)
         del corpus
+        if hasattr(processor, "normalization"):  # ours, or a copy of ours beside a base
+            processor.normalization = norm.to_dict()
         processor.save_pretrained(str(folder))
         stage("fit: check")
         ids, decoded = _check(folder, processor, base, chunks[some], settings["scale"])
@@ -119,6 +120,17 @@ def build_tokenizer(
         },
     }
     write_report(folder, inputs, results)
+
+
+def _normalize(norm: Normalization, chunks: Any) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Normalise chunks that are used up, in place where they can hold the result; what was clipped.
+
+    A convention that computes in float64 needs an array of its own.
+    """
+    if norm.normalizes_to(chunks.dtype) == chunks.dtype:
+        clipped = norm.normalize_in_place(chunks)
+        return chunks, clipped
+    return norm.normalize(chunks), norm.clipped_fraction(chunks)
 
 
 def _check(

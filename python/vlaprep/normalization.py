@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from os import PathLike
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
 
     from vlaprep.dataset import Dataset
 
@@ -272,6 +272,11 @@ class Normalization:
         _, _, _, values = self._steps(self._rows(actions))
         return values
 
+    def normalizes_to(self, dtype: DTypeLike) -> np.dtype[Any]:
+        """Tell the dtype of what `normalize` gives for actions of `dtype`."""
+        own = CONVENTIONS[self.convention].result_dtype
+        return np.dtype(dtype if self.mode == "IDENTITY" else own)
+
     def normalize_in_place(self, chunks: NDArray[np.float32]) -> NDArray[np.float64]:
         """Put the normalised values in place of those of an array of shape (N, ..., D).
 
@@ -283,8 +288,7 @@ class Normalization:
         ValueError
             The array's dtype is not the convention's, and would lose bits: use `normalize`.
         """
-        dtype = np.dtype(CONVENTIONS[self.convention].result_dtype)
-        if self.mode != "IDENTITY" and chunks.dtype != dtype:
+        if chunks.dtype != (dtype := self.normalizes_to(chunks.dtype)):
             raise ValueError(
                 f"values of convention {self.convention!r} are {dtype}, which an array of "
                 f"{chunks.dtype} cannot hold: use normalize"
