@@ -84,7 +84,7 @@ def _statistics(own: Normalization, lo: Any, hi: Any, dtype: Any) -> list[str]:
     names, told = STATISTICS[own.mode], []
     for dim in range(len(own.lo)):
         apart = [
-            f"{name} {here[dim]} here but {there[dim]} there"
+            f"{name} {here[dim]!s} here but {there[dim]!s} there"  # !s: as short as the dtype
             for name, (here, there) in zip(names, pairs, strict=True)
             if here[dim] != there[dim]
         ]
