@@ -236,8 +236,8 @@ class Normalization:
         >>> from vlaprep import Normalization
         >>> stats = {"action": {"min": [-1.0, 0.0], "max": [1.0, 4.0]}}
         >>> norm = Normalization.from_stats(stats, convention="openpi", mode="MIN_MAX")
-        >>> norm.normalize([[0.0, 4.0]]).round(5)
-        array([[0., 1.]])
+        >>> norm.normalize([[1.0, 1.0]]).round(5)
+        array([[ 1. , -0.5]])
         """
         find_convention(convention, mode)
         found, place = read_statistics(stats, column)
