@@ -118,6 +118,41 @@ def pi052_normalize(chunks: Array) -> tuple[Array, Array, Array]:
     return scaled.astype(np.float32), q01, q99
 
 
+def normalize(convention: str, mode: str, x: Array, lo: Array, hi: Array) -> Array:
+    """What a trainer's own lines give for float32 actions (..., D), statistics (D,) as it has them.
+
+    ``pi052`` and ``lerobot`` hold statistics in float32, the others in float64.
+    """
+    if mode == "IDENTITY":
+        return x
+    if convention == "pi052":
+        span = np.where((hi - lo) > np.float32(1e-6), hi - lo, np.ones_like(lo))
+        return np.clip((x - lo) / span * 2.0 - 1.0, -1.0, 1.0).astype(np.float32)
+    if convention == "lerobot":
+        eps = np.float32(1e-8)
+        if mode == "MEAN_STD":
+            return (x - lo) / (hi + eps)
+        denom = hi - lo
+        denom = np.where(denom == 0, eps, denom)
+        return 2.0 * (x - lo) / denom - 1.0
+    if convention == "lerobot-train-tokenizer":
+        if mode == "MEAN_STD":
+            return (x - lo) / np.maximum(hi, 1e-8)
+        if mode == "MIN_MAX":
+            return 2.0 * (x - lo) / np.maximum(hi - lo, 1e-8) - 1.0
+        return 2.0 * (np.clip(x, lo, hi) - lo) / np.maximum(hi - lo, 1e-8) - 1.0
+    if convention == "openpi":
+        if mode == "MEAN_STD":
+            return (x - lo) / (hi + 1e-6)
+        return (x - lo) / (hi - lo + 1e-6) * 2.0 - 1.0
+    if convention == "opentau":
+        wide = x.astype(np.float64)
+        d = np.where(np.abs(hi - lo) < 1e-6, 1.0, hi - lo)
+        y = ((wide - lo) + 0.5 * (d - (hi - lo))) / (d + 1e-6) * 2.0 - 1.0
+        return np.nan_to_num(y, nan=0.0, posinf=0.0, neginf=0.0).astype(np.float32)
+    raise AssertionError(convention)
+
+
 def episodes_of_rows(
     episode_index: Array, frame_index: Array, task_index: Array
 ) -> dict[int, dict[str, Any]]:

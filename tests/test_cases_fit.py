@@ -39,7 +39,7 @@ def fitted_on(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     original = vlaprep.FastActionProcessor.fit
 
     def spy(chunks: Any, *args: Any, **kwargs: Any) -> Any:
-        seen.append(np.stack(list(chunks)))
+        seen.append(np.concatenate([*chunks]))
         return original(chunks, *args, **kwargs)
 
     monkeypatch.setattr(vlaprep.FastActionProcessor, "fit", staticmethod(spy))

@@ -15,6 +15,7 @@ from published_fast import PublishedBase
 from vlaprep import fit as fit_module
 from vlaprep import fit_cover
 from vlaprep.errors import VocabularyError
+from vlaprep.fit_chunks import DrawnChunks
 from vlaprep.fit_report import read_report
 from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols
@@ -183,4 +184,6 @@ def test_symbols_of_many_chunks(monkeypatch: Any) -> None:
     chunks = np.random.default_rng(0).normal(size=(10, 4, 2)).astype(np.float32)
     norm = vlaprep.Normalization.fit(chunks)
     want, _ = reference.dct_quantize(norm.normalize(chunks), 10.0)
-    assert fit_cover.symbols_of(chunks, 10.0, norm).tolist() == sorted(set(want.ravel()))
+    nowhere = np.zeros(10, dtype=np.int64)
+    drawn = DrawnChunks(None, nowhere, nowhere, chunks)  # type: ignore[arg-type]
+    assert fit_cover.symbols_of(drawn, 10.0, norm).tolist() == sorted(set(want.ravel()))

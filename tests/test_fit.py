@@ -77,7 +77,9 @@ def test_the_folder_holds_the_tokenizer_of_the_reference_rules(
     folder = fit(root, tmp_path / "cache", n_samples=200, chunk_size=10, seed=42)
     sample = draw(root, n_samples=200, chunk_size=10, seed=42)
     chunks, q01, q99 = reference.pi052_normalize(sample.chunks)
-    vlaprep.FastActionProcessor.fit(list(chunks)).save_pretrained(tmp_path / "want")
+    processor = vlaprep.FastActionProcessor.fit(list(chunks))
+    processor.normalization = Normalization("pi052", "QUANTILES", q01, q99).to_dict()
+    processor.save_pretrained(tmp_path / "want")
     for want in (tmp_path / "want").iterdir():
         assert (folder / want.name).read_bytes() == want.read_bytes(), want.name
 

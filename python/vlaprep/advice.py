@@ -281,7 +281,7 @@ exclude_episodes, nan, num_threads
         dataset=source.label,
         action_key=action_key,
         dims=tuple(
-            names if len(names) == norm.action_dim else map(str, range(norm.action_dim)),
+            names if len(names) == len(norm.lo) else map(str, range(len(norm.lo))),
         ),
         chunks=len(chunks),
         chunk_size=plan.chunk_size,

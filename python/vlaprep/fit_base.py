@@ -54,7 +54,10 @@ class Base(Protocol):
         """Give all of the base that can change a byte of the result, as JSON types."""
 
     def fit(
-        self, blocks: Iterable[NDArray[Any]], settings: Mapping[str, Any], num_threads: int | None = None
+        self,
+        blocks: Iterable[NDArray[Any]],
+        settings: Mapping[str, Any],
+        num_threads: int | None = None,
     ) -> Any:
         """Train on normalised chunks in blocks (n, H, D), which may pass again; a new processor."""
 
@@ -107,7 +110,10 @@ class _BuiltIn:
         return {"name": None, "code": code, "tokenizers": metadata.version("tokenizers")}
 
     def fit(
-        self, blocks: Iterable[NDArray[Any]], settings: Mapping[str, Any], num_threads: int | None = None
+        self,
+        blocks: Iterable[NDArray[Any]],
+        settings: Mapping[str, Any],
+        num_threads: int | None = None,
     ) -> Any:
         from vlaprep.processing_action_tokenizer import FastActionProcessor
 

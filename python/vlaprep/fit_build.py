@@ -97,6 +97,8 @@ def build_tokenizer(
             sample.drawn_chunks, norm, None if cover is None else cover.chunks
         )
         processor = base.fit(corpus, settings, num_threads)
+        if hasattr(processor, "normalization"):  # ours, or a copy of ours beside a base
+            processor.normalization = norm.to_dict()
         processor.save_pretrained(str(folder))
         stage("fit: check")
         ids, decoded = _check(folder, processor, base, checked, settings["scale"])

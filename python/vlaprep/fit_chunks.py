@@ -24,8 +24,6 @@ BLOCK_VALUES = 1 << 25
 """Values of the chunks that are read at a time: 128 MiB."""
 HELD_VALUES = 1 << 26
 """Up to here chunks are kept once they are read, in 256 MiB; of more, only the places are."""
-_CACHED_CHUNKS = 512
-"""Chunks that are normalised at a time, so that what lies between two operations stays near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,21 +145,12 @@ class NormalizedChunks:
     """Share of values of each dim of `chunks` that were clipped, once all have passed."""
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        clipped, rows = np.zeros(self.normalization.action_dim, dtype=np.int64), 0
+        clipped, rows = np.int64(0), 0
         for block in self.chunks.blocks():
-            normal, counts = self._normalized(block)
-            clipped += counts
+            normal, counts = self.normalization.normalize_counting(block)
+            clipped = clipped + counts
             rows += block.size // block.shape[-1]
             yield normal
         self.clipped_fraction = clipped / np.float64(max(rows, 1))
         if self.added is not None and len(self.added):
-            yield self._normalized(self.added)[0]
-
-    def _normalized(self, block: _Chunks) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        normal = np.empty(block.shape, dtype=np.float32)
-        clipped = np.zeros(block.shape[-1], dtype=np.int64)
-        for first in range(0, len(block), _CACHED_CHUNKS):
-            some = slice(first, first + _CACHED_CHUNKS)
-            normal[some], counts = self.normalization.normalize_counting(block[some])
-            clipped += counts
-        return normal, clipped
+            yield self.normalization.normalize(self.added)

@@ -6,22 +6,37 @@ every convention here is one trainer's own formula in that trainer's own arithme
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from vlaprep.errors import DatasetFormatError, TokenizerFormatError
+from vlaprep.conventions import CONVENTIONS, Convention, find_convention
+from vlaprep.errors import NoChunksError, TokenizerFormatError
 from vlaprep.fit_chunks import RowBlocks
 from vlaprep.fit_report import read_report
+from vlaprep.normalization_diff import (
+    config_differences,
+    normalization_differences,
+    stats_differences,
+)
+from vlaprep.normalization_stats import (
+    check_statistics,
+    dataset_statistics,
+    given_statistics,
+    read_statistics,
+    sample_statistics,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator
     from os import PathLike
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from vlaprep.dataset import Dataset
 
     Floats: TypeAlias = NDArray[np.floating[Any]]
 
@@ -29,83 +44,8 @@ __all__ = ["CONVENTIONS", "Convention", "Normalization"]
 
 FORMAT_VERSION = 1
 
-
-class Convention(ABC):
-    """One trainer's formula: how statistics come from chunks, and actions from statistics.
-
-    ``lo`` and ``hi`` are the two statistics of the mode, shape (D,), in the dtype the trainer
-    computes in.
-    """
-
-    name: ClassVar[str]
-    rule_version: ClassVar[int]
-    """Raised whenever a bit of any result changes; cached fits carry it in their signature."""
-    modes: ClassVar[tuple[str, ...]]
-    dtype: ClassVar[type[np.floating[Any]]]
-
-    @abstractmethod
-    def statistics(self, rows: Floats, mode: str) -> tuple[Floats, Floats]:
-        """``(lo, hi)`` of action rows (N, D)."""
-
-    @abstractmethod
-    def forward(self, x: Floats, lo: Floats, hi: Floats) -> Floats:
-        """Actions to normalised values, before any clip of the values."""
-
-    @abstractmethod
-    def inverse(self, y: Floats, lo: Floats, hi: Floats) -> Floats:
-        """Normalised values back to actions."""
-
-    @abstractmethod
-    def limit(self, y: Floats) -> Floats:
-        """Clip what `forward` gave where the trainer clips, and cast it to the trainer's dtype."""
-
-    @abstractmethod
-    def constant(self, lo: Floats, hi: Floats) -> NDArray[np.bool_]:
-        """Dims whose range is too small to divide by."""
-
-
-class Pi052(Convention):
-    """Quantiles of the fitted sample, clipped: LeRobot pi052's first ``fit_fast_tokenizer``.
-
-    ``clip((x - q01) / span * 2 - 1, -1, 1)`` in float32, where ``span = q99 - q01`` if that is
-    above 1e-6, else 1. A constant dim becomes -1 and comes back as q01.
-    """
-
-    name = "pi052"
-    rule_version = 1
-    modes: ClassVar[tuple[str, ...]] = ("QUANTILES",)
-    dtype: ClassVar[type[np.floating[Any]]] = np.float32
-
-    def statistics(self, rows: Floats, mode: str) -> tuple[Floats, Floats]:
-        from vlaprep.kernels import block_quantiles, quantile
-
-        del mode  # there is only one
-        if isinstance(rows, RowBlocks):
-            lo, hi = block_quantiles(rows, (0.01, 0.99))
-        else:
-            lo, hi = quantile(np.ascontiguousarray(rows, dtype=np.float32), (0.01, 0.99))
-        return lo, hi
-
-    def forward(self, x: Floats, lo: Floats, hi: Floats) -> Floats:
-        return (x.astype(np.float32, copy=False) - lo) / self._span(lo, hi) * 2 - 1
-
-    def inverse(self, y: Floats, lo: Floats, hi: Floats) -> Floats:
-        return (y + 1) / 2 * self._span(lo, hi) + lo
-
-    def limit(self, y: Floats) -> Floats:
-        return np.clip(y, -1, 1)
-
-    def constant(self, lo: Floats, hi: Floats) -> NDArray[np.bool_]:
-        # The threshold as a float32: under NumPy 1 and 2 alike that is what the reference compares.
-        tiny: NDArray[np.bool_] = hi - lo <= np.float32(1e-6)
-        return tiny
-
-    def _span(self, lo: Floats, hi: Floats) -> Floats:
-        return np.where(self.constant(lo, hi), np.float32(1), hi - lo)
-
-
-CONVENTIONS: Mapping[str, Convention] = {rule.name: rule for rule in (Pi052(),)}
-"""Every convention by name."""
+_BLOCK = 512
+"""Chunks that are normalised at a time, so that what lies between two operations stays near."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,16 +55,23 @@ class Normalization:
     Parameters
     ----------
     convention : str
-        Name of one of `CONVENTIONS`.
+        Name of one of `vlaprep.conventions.CONVENTIONS`.
     mode : str
         Which statistics, one of the convention's modes.
     lo, hi : array_like, shape (D,)
-        The two statistics of the mode: for ``"QUANTILES"`` the 1 % and 99 % quantiles.
+        The two statistics of the mode: minimum and maximum, mean and standard deviation, or the
+        two quantiles. Kept in the convention's dtype. ``"IDENTITY"`` has none.
+    dim_names : sequence of str, length D, optional
+        Names of the dims, for messages.
+    relative : sequence of bool, length D, optional
+        Which dims were made relative to the state before they were normalised; None: none of
+        them. It is kept and compared here, and carried out by the caller.
 
     Raises
     ------
     ValueError
-        A name or mode that does not exist, or statistics that are no two finite (D,) arrays.
+        A name or mode that does not exist, or statistics that are no two finite (D,) arrays in
+        order.
 
     Examples
     --------
@@ -136,39 +83,36 @@ class Normalization:
             [ 1. , -1. ]]], dtype=float32)
     >>> norm.constant_dims
     (1,)
+    >>> norm.differences(Normalization("pi052", "QUANTILES", lo=[0.0, 5.0], hi=[3.0, 5.0]))
+    ['dim 0 has q99 2.0 here but 3.0 there']
     """
 
     convention: str
     mode: str
-    lo: Floats
-    hi: Floats
+    lo: Floats = field(default_factory=lambda: np.zeros(0))
+    hi: Floats = field(default_factory=lambda: np.zeros(0))
+    dim_names: tuple[str, ...] | None = None
+    relative: tuple[bool, ...] | None = None
 
     def __post_init__(self) -> None:
-        rule = _convention(self.convention)
-        if self.mode not in rule.modes:
-            raise ValueError(
-                f"convention {self.convention!r} has no mode {self.mode!r}; it has: "
-                f"{', '.join(rule.modes)}"
-            )
+        rule = find_convention(self.convention, self.mode)
         for name in ("lo", "hi"):
-            values = np.array(getattr(self, name), dtype=rule.dtype)
+            with np.errstate(over="ignore"):  # it is refused below
+                values = np.array(getattr(self, name), dtype=rule.dtype)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
-        if self.lo.ndim != 1 or self.lo.shape != self.hi.shape or not self.lo.size:
-            raise ValueError(
-                f"lo and hi must be flat and equally long, got shapes {self.lo.shape} and "
-                f"{self.hi.shape}"
-            )
-        broken = np.flatnonzero(~(np.isfinite(self.lo) & np.isfinite(self.hi)))
-        if len(broken):
-            raise ValueError(
-                f"the {self.mode} statistics of action dim {broken[0]} are not finite; leave out "
-                "chunks with NaN or infinity before taking statistics"
-            )
+        if self.mode == "IDENTITY":
+            if self.lo.size or self.hi.size:
+                raise ValueError("mode IDENTITY has no statistics: leave lo and hi out")
+        else:
+            check_statistics(rule, self.mode, self.lo, self.hi)
+        for name, kind in (("dim_names", str), ("relative", bool)):
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _labels(name, given, kind, self.action_dim))
 
     @classmethod
     def fit(
-        cls, chunks: ArrayLike, *, convention: str = "pi052", mode: str = "QUANTILES"
+        cls, chunks: ArrayLike | RowBlocks, *, convention: str = "pi052", mode: str = "QUANTILES"
     ) -> Normalization:
         """Take the statistics of action chunks.
 
@@ -187,67 +131,249 @@ class Normalization:
         ------
         DatasetFormatError
             The range of a dim overflows the convention's dtype.
+        NoChunksError
+            There is no row.
+
+        Notes
+        -----
+        Where a convention computes in float32 the actions are float32 before anything is taken of
+        them, as in its trainer. Quantiles follow NumPy 2.4's rule in the dtype of the actions;
+        mean and standard deviation (the population's) are taken in float64.
         """
-        if isinstance(chunks, RowBlocks):
-            rows: Any = chunks
-        else:
+        rule = find_convention(convention, mode)
+        blocks: Any = chunks
+        if not isinstance(chunks, RowBlocks):
             rows = np.asarray(chunks)
             rows = rows.reshape(-1, rows.shape[-1])
-        with np.errstate(over="ignore"):
-            lo, hi = _convention(convention).statistics(rows, mode)
-            too_wide = np.isfinite(lo) & np.isfinite(hi) & ~np.isfinite(hi - lo)
-        for dim in np.flatnonzero(too_wide):
-            raise DatasetFormatError(
-                f"dim {dim} of the actions ranges from {lo[dim]:g} to {hi[dim]:g}, more than "
-                f"{lo.dtype} can subtract; look for broken values in that dim"
-            )
+            if not len(rows):
+                raise NoChunksError("no actions to take statistics of: chunks is empty")
+            blocks = [rows.astype(np.float32, copy=False) if rule.dtype is np.float32 else rows]
+        lo, hi = sample_statistics(blocks, mode)
         return cls(convention, mode, lo, hi)
 
+    @classmethod
+    def from_dataset(
+        cls,
+        dataset: Dataset,
+        column: str = "action",
+        *,
+        convention: str,
+        mode: str,
+        episodes: ArrayLike | None = None,
+    ) -> Normalization:
+        """Take the exact statistics of all frames of a dataset.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Of `vlaprep.open_dataset`.
+        column : str
+            A numeric column. Its statistics are of the numbers as they stand there: they are no
+            statistics of relative actions.
+        convention, mode : str
+            As in the class.
+        episodes : array_like of int64, shape (N,), optional
+            Ids; all by default.
+
+        Returns
+        -------
+        Normalization
+            With the names of the dims, where the dataset has them.
+
+        Raises
+        ------
+        DatasetFormatError, EpisodeSelectionError
+            As `Dataset.stats` raises them.
+
+        Examples
+        --------
+        >>> from vlaprep import Normalization, open_dataset
+        >>> dataset = open_dataset("tests/golden/lerobot_v30")
+        >>> norm = Normalization.from_dataset(dataset, convention="lerobot", mode="MIN_MAX")
+        >>> norm.action_dim, norm.lo.dtype
+        (6, dtype('float32'))
+        """
+        find_convention(convention, mode)
+        norm = cls(convention, mode, *dataset_statistics(dataset, column, mode, episodes))
+        names = dataset.feature_names(column) or ()
+        return replace(norm, dim_names=tuple(names)) if len(names) == len(norm.lo) > 0 else norm
+
+    @classmethod
+    def from_stats(
+        cls,
+        stats: Mapping[str, Any] | str | PathLike[str],
+        column: str = "action",
+        *,
+        convention: str,
+        mode: str,
+    ) -> Normalization:
+        """Take the statistics that LeRobot keeps in ``meta/stats.json``.
+
+        Parameters
+        ----------
+        stats : mapping or path
+            ``{"action": {"mean": ..., "std": ..., "min": ..., "max": ..., "q01": ..., ...}}``, the
+            inner mapping alone, a ``stats.json``, or the folder of a dataset. Values have shape
+            (D,): lists, arrays or tensors.
+        column : str
+            Which of the columns.
+        convention, mode : str
+            As in the class.
+
+        Returns
+        -------
+        Normalization
+
+        Raises
+        ------
+        DatasetFormatError
+            There is no such column or statistic (the message lists those there are), or it holds
+            no numbers.
+        DatasetNotFoundError
+            There is no such file.
+
+        Examples
+        --------
+        >>> from vlaprep import Normalization
+        >>> stats = {"action": {"min": [-1.0, 0.0], "max": [1.0, 4.0]}}
+        >>> norm = Normalization.from_stats(stats, convention="openpi", mode="MIN_MAX")
+        >>> norm.normalize([[1.0, 1.0]]).round(5)
+        array([[ 1. , -0.5]])
+        """
+        find_convention(convention, mode)
+        found, place = read_statistics(stats, column)
+        return cls(convention, mode, *given_statistics(found, mode, place))
+
     @property
-    def action_dim(self) -> int:
-        """Number of action dims D."""
-        return len(self.lo)
+    def action_dim(self) -> int | None:
+        """Number of action dims D; None where neither statistics nor names tell."""
+        for known in (self.lo, self.dim_names, self.relative):
+            if known is not None and len(known):
+                return len(known)
+        return None
 
     @property
     def constant_dims(self) -> tuple[int, ...]:
-        """Dims whose range is too small to divide by, so that the convention's guard applies."""
-        rule = _convention(self.convention)
-        return tuple(np.flatnonzero(rule.constant(self.lo, self.hi)).tolist())
+        """Dims whose range is too small to divide by, so that the convention's guard applies.
+
+        What `normalize` gives for a value that deviates there differs from one convention to the
+        other: `extent` tells it.
+        """
+        if self.mode == "IDENTITY":
+            return ()
+        rule = CONVENTIONS[self.convention]
+        return tuple(np.flatnonzero(rule.constant(self.lo, self.hi, self.mode)).tolist())
 
     def normalize(self, actions: ArrayLike) -> Floats:
-        """Normalise actions of shape (..., D) in the convention's dtype; NaN stays NaN."""
-        rule = _convention(self.convention)
-        return rule.limit(rule.forward(self._rows(actions), self.lo, self.hi))
+        """Normalise actions of shape (..., D) by the trainer's formula, in its dtype, bit for bit.
+
+        NaN stays NaN, save where the convention has another use for it; IDENTITY gives back what
+        it gets.
+        """
+        _, _, _, values = self._steps(self._rows(actions))
+        return values
+
+    def normalizes_to(self, dtype: DTypeLike) -> np.dtype[Any]:
+        """Tell the dtype of what `normalize` gives for actions of `dtype`."""
+        own = CONVENTIONS[self.convention].result_dtype
+        return np.dtype(dtype if self.mode == "IDENTITY" else own)
 
     def normalize_counting(self, actions: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
         """Normalise as `normalize` does, and count the values of each dim that were clipped."""
-        rule = _convention(self.convention)
-        free = rule.forward(self._rows(actions), self.lo, self.hi)
-        normal = rule.limit(free)
-        clipped: NDArray[np.int64] = (normal != free).reshape(-1, self.action_dim).sum(axis=0)
-        return normal, clipped
+        rows = self._rows(actions)
+        counts = np.zeros(rows.shape[-1], dtype=np.int64)
+        normal = np.empty(rows.shape, dtype=self.normalizes_to(rows.dtype))
+        for block, into in zip(_blocks(rows), _blocks(normal), strict=True):
+            x, inside, free, into[...] = self._steps(block)
+            for before, after in ((x, inside), (free, into)):
+                if before is not after:
+                    counts += (before != after).reshape(-1, len(counts)).sum(axis=0)
+        return normal, counts
 
     def unnormalize(self, normalized: ArrayLike) -> Floats:
         """Undo `normalize` up to clipping; shape (..., D), float64 in gives float64 out."""
-        rule = _convention(self.convention)
-        return rule.inverse(self._rows(normalized), self.lo, self.hi)
+        rule = CONVENTIONS[self.convention]
+        return rule.inverse(self._rows(normalized), self.lo, self.hi, self.mode)
 
     def clipped_fraction(self, actions: ArrayLike) -> NDArray[np.float64]:
         """Share of values of each dim that `normalize` clips, shape (D,), each in [0, 1]."""
-        rule = _convention(self.convention)
-        free = rule.forward(self._rows(actions), self.lo, self.hi).reshape(-1, self.action_dim)
-        fraction: NDArray[np.float64] = (rule.limit(free) != free).mean(axis=0, dtype=np.float64)
+        rows = self._rows(actions)
+        _, counts = self.normalize_counting(rows)
+        fraction: NDArray[np.float64] = counts / np.float64(rows.size // len(counts))
         return fraction
+
+    def extent(self, actions: ArrayLike) -> Floats:
+        """Largest magnitude of normalised values of each dim, shape (D,); NaN where there is one.
+
+        Where a dim never moved in what the statistics are of, a convention that does not clip makes
+        up to 1e8 of a small deviation, and a tokenizer cannot represent that.
+
+        Examples
+        --------
+        >>> from vlaprep import Normalization
+        >>> norm = Normalization("lerobot", "MIN_MAX", lo=[0, 5], hi=[2, 5])
+        >>> norm.extent([[2, 5], [1, 6]])
+        array([1.e+00, 2.e+08], dtype=float32)
+        """
+        rows = self._rows(actions)
+        largest = [
+            np.abs(self._steps(block)[3]).max(axis=tuple(range(block.ndim - 1)), initial=0)
+            for block in _blocks(rows)
+        ]
+        return np.max(largest, axis=0) if largest else np.zeros(rows.shape[-1])
+
+    def differences(self, other: Any, column: str = "action") -> list[str]:
+        """Say in sentences where another normalisation, statistics or a policy's config differ.
+
+        Parameters
+        ----------
+        other : Normalization, mapping, path or object
+            A normalisation, or its `to_dict`; statistics as in `from_stats`, of which those of the
+            mode are compared; or a policy's config, or its normalising step, of LeRobot or OpenTau
+            (``normalization_mapping`` or ``norm_map``, in which a missing ``"ACTION"`` means
+            IDENTITY), of which the mode is compared, and also the number of dims, whether actions
+            are relative, and the statistics, as far as they are there.
+        column : str
+            Which column statistics are of.
+
+        Returns
+        -------
+        list of str
+            Empty where nothing differs. Statistics count as equal when the coarser of the two
+            dtypes cannot tell them apart.
+
+        Raises
+        ------
+        DatasetFormatError, DatasetNotFoundError, TokenizerFormatError, TypeError
+            `other` cannot be read, or is none of these.
+
+        Examples
+        --------
+        >>> from vlaprep import Normalization
+        >>> norm = Normalization("lerobot", "MIN_MAX", [0], [2], dim_names=["gripper"])
+        >>> norm.differences({"action": {"min": [0.0], "max": [1.5]}})
+        ['dim 0 (gripper) has max 2.0 here but 1.5 there']
+        >>> norm.differences({"normalization_mapping": {"ACTION": "QUANTILES"}})
+        ["mode is 'MIN_MAX' here but 'QUANTILES' there"]
+        """
+        if isinstance(other, Mapping) and {"convention", "mode"} <= other.keys():
+            other = Normalization.from_dict(other)
+        if isinstance(other, Normalization):
+            return normalization_differences(self, other)
+        told = config_differences(self, other, column)
+        return stats_differences(self, other, column) if told is None else told
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON types; `from_dict` gives back an equal object, bit for bit."""
+        labels = {"dim_names": self.dim_names, "relative": self.relative}
         return {
             "format_version": FORMAT_VERSION,
             "convention": self.convention,
-            "rule_version": _convention(self.convention).rule_version,
+            "rule_version": CONVENTIONS[self.convention].rule_version,
             "mode": self.mode,
             "lo": [float(value) for value in self.lo],
             "hi": [float(value) for value in self.hi],
+            **{name: list(given) for name, given in labels.items() if given is not None},
         }
 
     @classmethod
@@ -283,15 +409,12 @@ class Normalization:
             Fields are missing, or a newer vlaprep wrote them.
         """
         try:
-            known = FORMAT_VERSION, _convention(data["convention"]).rule_version
-            found = data["format_version"], data["rule_version"]
-            if found[0] > known[0] or found[1] > known[1]:
-                raise TokenizerFormatError(
-                    f"normalization has format_version {found[0]} and rule_version {found[1]}, "
-                    f"this vlaprep knows up to {known[0]} and {known[1]}; update vlaprep"
-                )
-            return cls(data["convention"], data["mode"], lo=data["lo"], hi=data["hi"])
-        except (KeyError, TypeError) as error:
+            _check_versions(data)
+            labels = {name: data.get(name) for name in ("dim_names", "relative")}
+            return cls(data["convention"], data["mode"], data["lo"], data["hi"], **labels)
+        except TokenizerFormatError:
+            raise
+        except (KeyError, TypeError, ValueError) as error:
             raise TokenizerFormatError(f"normalization is malformed: {error!r}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -300,21 +423,54 @@ class Normalization:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Normalization) and self.to_dict() == other.to_dict()
 
-    def __hash__(self) -> int:
-        return hash((self.convention, self.mode, self.lo.tobytes(), self.hi.tobytes()))
+    def __hash__(self) -> int:  # of numbers, not bytes: -0.0 equals 0.0
+        numbers = tuple(self.lo.tolist()), tuple(self.hi.tolist())
+        return hash((self.convention, self.mode, *numbers, self.dim_names, self.relative))
+
+    def _steps(self, x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Actions, the same clipped, what they map to, the same clipped: what `normalize` gives."""
+        rule, of = CONVENTIONS[self.convention], (self.lo, self.hi, self.mode)
+        inside = rule.clip_actions(x, *of)
+        free = rule.forward(inside, *of)
+        return x, inside, free, rule.clip_values(free, self.mode)
 
     def _rows(self, values: ArrayLike) -> Floats:
         rows = np.asarray(values)
-        if rows.shape[-1:] != self.lo.shape:
+        if not rows.ndim or self.action_dim not in (None, rows.shape[-1]):
             raise ValueError(
                 f"actions have shape {rows.shape}, but the statistics are of {self.action_dim} dims"
             )
         return rows
 
 
-def _convention(name: str) -> Convention:
+def _blocks(rows: Floats) -> Iterator[Floats]:
+    """Give views of an array (..., D), as a batch of which not too much is at hand at a time."""
+    batch = rows if rows.ndim > 1 else rows[None]
+    for first in range(0, len(batch), _BLOCK):
+        yield batch[first : first + _BLOCK]
+
+
+def _check_versions(data: Mapping[str, Any]) -> None:
+    """Refuse what a newer vlaprep wrote."""
+    name, found = data["convention"], (data["format_version"], data["rule_version"])
     if name not in CONVENTIONS:
-        raise ValueError(
-            f"unknown normalisation convention {name!r}; known: {', '.join(sorted(CONVENTIONS))}"
+        raise TokenizerFormatError(
+            f"normalization has convention {name!r}, this vlaprep knows {', '.join(CONVENTIONS)}; "
+            "update vlaprep"
         )
-    return CONVENTIONS[name]
+    known = FORMAT_VERSION, CONVENTIONS[name].rule_version
+    if found[0] > known[0] or found[1] > known[1]:
+        raise TokenizerFormatError(
+            f"normalization has format_version {found[0]} and rule_version {found[1]}, "
+            f"this vlaprep knows up to {known[0]} and {known[1]}; update vlaprep"
+        )
+
+
+def _labels(name: str, given: Any, kind: type, dims: int | None) -> tuple[Any, ...]:
+    """Check names or a mask of dims."""
+    labels = tuple(getattr(given, "tolist", lambda: given)())
+    if not labels or not all(isinstance(label, kind) for label in labels):
+        raise ValueError(f"{name} must be {kind.__name__} values, one a dim, got {given!r}")
+    if dims not in (None, len(labels)):
+        raise ValueError(f"{name} has {len(labels)} entries, but there are {dims} dims")
+    return labels

@@ -75,7 +75,8 @@ SOURCE_FILE = "processing_action_tokenizer.py"  # others copy the class by this 
 ON_RANGE = ("clamp", "error", "published")
 POLICIES = ("zero", "pad", "strict")
 
-_FIELDS = ("scale", "vocab_size", "min_token", "max_token", "action_dim", "time_horizon")
+_NUMBERS = ("scale", "vocab_size", "min_token", "max_token", "action_dim", "time_horizon")
+_FIELDS = (*_NUMBERS, "normalization")
 _PROCESSOR_CONFIG = {
     "auto_map": {"AutoProcessor": "processing_action_tokenizer.FastActionProcessor"},
     "format_version": FORMAT_VERSION,
@@ -181,6 +182,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         end and warn once a call; refuse; or do as the published class: clamp below, encode what is
         above as it is, even where the vocabulary lacks the bytes (but refuse what is no character,
         from code 55,296 on), and accept that in decoding. Not saved.
+    normalization : dict, optional
+        How the actions of the fit were normalised: `vlaprep.Normalization.to_dict`.
 
     Notes
     -----
@@ -214,6 +217,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         action_dim: int | None = None,
         time_horizon: int | None = None,
         on_range: str = "clamp",
+        normalization: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(tokenizer)
         # English clean-up would eat blanks before punctuation, which are coefficients here.
@@ -230,6 +234,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         self.action_dim = self.called_action_dim = _optional("action_dim", action_dim)
         self.time_horizon = self.called_time_horizon = _optional("time_horizon", time_horizon)
         self.on_range = _one_of("on_range", on_range, ON_RANGE)
+        _one_of("type of normalization", type(normalization).__name__, ("dict", "NoneType"))
+        self.normalization = normalization
         self._encoded_shape: tuple[int | None, int | None] = (None, None)
         self._reported_horizons: set[int] = set()
         self._native: tuple[Any, Any] = (None, None)
@@ -502,7 +508,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
         """
-        _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
+        on_range = _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
         config = _read(folder / "processor_config.json", json.loads)
         if not isinstance(config, dict):
@@ -510,9 +516,21 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
         if version != FORMAT_VERSION:
             raise TokenizerFormatError(f"{folder} has format_version {version!r}: update vlaprep")
-        fields: dict[str, Any] = {field: config.get(field) for field in _FIELDS}
-        fields |= {key: kwargs[key] for key in (*_FIELDS, "on_range") if key in kwargs}
-        return _load(folder, lambda: cls(_read_bpe(folder), **fields))  # type: ignore[no-any-return]
+        fields: dict[str, Any] = {name: kwargs.get(name, config.get(name)) for name in _FIELDS}
+        return _load(folder, lambda: cls(_read_bpe(folder), on_range=on_range, **fields))  # type: ignore[no-any-return]
+
+    def check(self, stats_or_config: Any) -> list[str]:
+        """Say where statistics or a policy's config differ from how the fit was normalised.
+
+        Takes what `vlaprep.Normalization.differences` takes; [] where all is alike. Needs vlaprep.
+        """
+        if self.normalization is None:
+            raise TokenizerFormatError("this tokenizer has no normalization to check: fit it anew")
+        if Codec is None:
+            raise ImportError("to check a normalization needs vlaprep: pip install vlaprep")
+        from vlaprep.normalization import Normalization
+
+        return Normalization.from_dict(self.normalization).differences(stats_or_config)
 
     def _check_shape(self, horizon: int, dim: int) -> None:
         """Refuse a width, and report a horizon, that is not the tokenizer's own."""
@@ -670,7 +688,7 @@ def _numeric(x: Any) -> NDArray[Any]:
     array = np.asarray(x)
     if array.dtype.kind not in "fiu" and array.dtype.name != "bfloat16":
         raise TypeError(f"actions must be real numbers, not {array.dtype}")
-    return array
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def _as_chunks(actions: Any) -> NDArray[Any]:
@@ -693,50 +711,40 @@ def _as_chunks(actions: Any) -> NDArray[Any]:
 def _blocks(action_data: Iterable[Any]) -> Iterator[NDArray[Any]]:
     """Stack runs of chunks of one shape to arrays (n <= _BLOCK, H, D); take an array as it is."""
     if isinstance(action_data, np.ndarray) and action_data.ndim == 3 and action_data.size:
-        yield _float(_numeric(action_data))
+        yield _numeric(action_data)
         return
     chunks = enumerate(map(_numeric, action_data))
     for shape, run in itertools.groupby(chunks, key=lambda item: item[1].shape):
         while items := list(itertools.islice(run, _BLOCK)):
             if len(shape) != 2 or 0 in shape:
                 raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}")
-            yield _float(np.stack([chunk for _, chunk in items]))
+            yield np.stack([chunk for _, chunk in items])
 
 
 class _Blocks:
     """Chunks in blocks (n, H, D), however they came, and the shapes of those that have passed."""
 
-    def __init__(self, action_data: Any, action_dim: int | None) -> None:
-        self.action_dim = action_dim
-        self.shapes: set[tuple[int, ...]] = set()
-        lazy = not isinstance(action_data, (np.ndarray, list, tuple))
-        lazy = lazy and iter(action_data) is not action_data
-        lazy = lazy and getattr(next(iter(action_data), None), "ndim", 2) == 3
-        self.blocks = action_data if lazy else [*_blocks(action_data)]
-        if not lazy and not [*self]:
+    def __init__(self, data: Any, action_dim: int | None) -> None:
+        self.action_dim, self.shapes = action_dim, set[tuple[int, ...]]()
+        anew = not isinstance(data, (np.ndarray, list, tuple)) and iter(data) is not data
+        is_in_blocks = anew and getattr(next(iter(data), None), "ndim", 0) == 3
+        self.blocks = data if is_in_blocks else [*_blocks(data)]
+        if not is_in_blocks and not [*self]:
             raise NoChunksError("no action chunk to fit on: action_data is empty")
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         for block in self.blocks:
             self.shapes.add(block.shape[1:])
             if self.action_dim not in (None, block.shape[2]):
-                dims = sorted({shape[1] for shape in self.shapes})
-                raise ValueError(f"action_dim {self.action_dim} asked for, but chunks have {dims}")
+                raise ValueError(
+                    f"action_dim {self.action_dim} asked for, but there are chunks of "
+                    f"{sorted({shape[1] for shape in self.shapes})}"
+                )
             yield block
 
 
-def _float(array: NDArray[Any]) -> NDArray[Any]:
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
-
-
 def _train(
-    blocks: list[NDArray[Any]],
-    scale: float,
-    vocab_size: int,
-    *,
-    alphabet: str,
-    compatible: bool,
-    **options: Any,
+    blocks: list[Any], scale: float, vocab_size: int, alphabet: str, compatible: bool, **more: Any
 ) -> tuple[int, int, Any]:
     """Smallest and largest coefficient, and a BPE trained as the published class does."""
     from tokenizers import trainers
@@ -763,7 +771,7 @@ def _train(
             f"{scale:g}: raise vocab_size to {size + 100} or more, lower scale, or pass "
             "compatible=True for a larger vocabulary without merges"
         )
-    settings = {"vocab_size": vocab_size, "min_frequency": 2, "initial_alphabet": raw, **options}
+    settings = {"vocab_size": vocab_size, "min_frequency": 2, "initial_alphabet": raw, **more}
     bpe = _tokenizer(alphabet)
     texts = (_text(codes) for q in blocks for codes in q - low)
     bpe.train_from_iterator(texts, trainer=trainers.BpeTrainer(show_progress=False, **settings))
