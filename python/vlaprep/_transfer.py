@@ -326,6 +326,7 @@ def is_local(error: BaseException) -> bool:
 
 
 def is_any(error: BaseException, kind: type[BaseException]) -> bool:
+    """Tell whether an error, or one that it was raised from, is of a kind."""
     return any(isinstance(cause, kind) for cause in _causes(error))
 
 
