@@ -376,6 +376,7 @@ def test_a_branch_that_moves_is_looked_at_again(
     assert published(hub)["LICENSE"] == b"MIT"
     assert b"More words." in published(hub)["README.md"]
 
+    repo.commit({})
     hub.before = lambda request: repo.commit({}) if "/commit/" in request else None
     answer = ask(hub, tmp_path, push(folder), **TOKENS)
     refused(answer, "PublishError", "changed 5 times")
