@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import huggingface_hub
 import numpy as np
 import pytest
 
@@ -178,6 +179,8 @@ def test_a_tokenizer_comes_through_trouble(
 def test_a_tokenizer_is_of_one_commit(
     hub: HubServer, tokenizer: dict[str, bytes], tmp_path: Path, ids: list[int], way: str
 ) -> None:
+    if way == "auto" and not hasattr(huggingface_hub, "ResolvedRevision"):
+        pytest.skip("this transformers asks for its revision again; a commit pins it")
     repo = hub.repos[FAST]
     old = repo.main
     config = json.loads(tokenizer["processor_config.json"]) | {"scale": 20.0}
