@@ -4,6 +4,8 @@
         ran = hub.run("from vlaprep import hub; ...", home=tmp_path)
         assert not [r for r in hub.requests if "videos" in r.path]
 
+It can also be written to: `hub_writes` has that side.
+
 `huggingface_hub` reads HF_ENDPOINT and HF_HUB_OFFLINE when it is imported, so code under test runs
 in a process of its own (`run`), with a cache folder of its own.
 """
@@ -24,15 +26,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from hub_writes import Writes, blob_oid
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 TOKEN = "hf_loopbacksecret"
+READ_TOKEN = "hf_loopbackreader"  # of somebody who may neither write nor see what is private
 
 _API = re.compile(
     r"/api/(?P<kind>datasets|models)/(?P<repo>[^/]+/[^/]+)"
-    r"(?:/(?P<what>revision|tree)/(?P<rev>[^/]+))?"
+    r"(?:/(?P<what>revision|tree|refs)(?:/(?P<rev>[^/]+))?)?"
 )
 _RESOLVE = re.compile(
     r"(?:/(?P<kind>datasets))?/(?P<repo>[^/]+/[^/]+)/resolve/(?P<rev>[^/]+)/(?P<path>.+)"
@@ -59,6 +64,7 @@ class Repo:
         self.kind, self.private, self.gated = kind, private, gated
         self.commits: dict[str, dict[str, bytes]] = {}
         self.refs: dict[str, str] = {}
+        self.messages: dict[str, str] = {}
         self.commit(files)
 
     def commit(self, files: dict[str, bytes], branch: str = "main") -> str:
@@ -91,6 +97,8 @@ class Faults:
     headers: dict[str, str] = field(default_factory=lambda: {"Retry-After": "0"})
     cut: dict[str, int] = field(default_factory=dict)
     """Path in the repository -> how many GETs of it are cut off half way."""
+    deaf: int = 0
+    """So many of the next commits are made, and the connection cut instead of an answer."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,12 @@ class HubServer:
         self.faults = Faults()
         self.requests: list[Request] = []
         self.page_size = 1000
+        self.before: Callable[[str], None] = lambda request: None
+        """Called with "METHOD /path" before each answer: what others do to the Hub meanwhile."""
+        self.lfs_from = 10_000_000
+        """Files of so many bytes are wanted as large ones."""
+        self.blobs: dict[str, bytes] = {}
+        """Large files that were uploaded, by SHA-256."""
         self._lock = threading.Lock()
         self._count = 0
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -180,7 +194,7 @@ def serve(repos: dict[str, Repo]) -> Iterator[HubServer]:
         hub.stop()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Writes, BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -193,19 +207,34 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_POST(self) -> None:
+        self._answer()
+
+    def do_PUT(self) -> None:
+        self._answer()
+
     @property
     def _hub(self) -> HubServer:
         return self.server.hub
 
     @property
+    def _token(self) -> str:
+        return (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+
+    @property
     def _authorized(self) -> bool:
-        return self.headers.get("Authorization") == f"Bearer {TOKEN}"
+        return self._token == TOKEN
 
     def _answer(self) -> None:
         faults = self._hub.faults
         url = urlsplit(self.path)
-        if self._hub.fails(f"{self.command} {url.path}"):
+        request = f"{self.command} {url.path}"
+        self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self._hub.before(request)
+        if self._hub.fails(request):
             self._send(faults.status, b"slow down", faults.headers)
+        elif self.command in {"POST", "PUT"}:
+            self._write(url.path, parse_qs(url.query))
         elif found := _API.fullmatch(url.path):
             self._api(found, parse_qs(url.query))
         elif found := _RESOLVE.fullmatch(url.path):
@@ -222,9 +251,12 @@ class _Handler(BaseHTTPRequestHandler):
             return self._error(404, "RepoNotFound")
         if repo.private and not self._authorized:
             # The real Hub does not tell an absent repository from a private one either.
+            if self._token == READ_TOKEN:
+                return self._error(404, "RepoNotFound", "Repository not found")
             return self._error(401, None, "Invalid username or password.")
         if repo.gated and content and not self._authorized:
-            return self._error(401, "GatedRepo", "Access to this dataset is restricted.")
+            status = 403 if self._token == READ_TOKEN else 401
+            return self._error(status, "GatedRepo", "Access to this dataset is restricted.")
         revision = unquote(found["rev"] or "main")
         sha = repo.refs.get(revision, revision)
         if sha not in repo.commits:
@@ -236,9 +268,18 @@ class _Handler(BaseHTTPRequestHandler):
         if visible is None:
             return
         sha, files = visible
+        repo = self._hub.repos[found["repo"]]
+        if found["what"] == "refs":
+            refs = [
+                {"name": name, "ref": f"refs/heads/{name}", "targetCommit": commit}
+                for name, commit in repo.refs.items()
+            ]
+            self._json({"branches": refs, "converts": [], "tags": []})
+            return
         if found["what"] != "tree":
             siblings = [{"rfilename": path} for path in files]
-            self._json({"id": found["repo"], "sha": sha, "siblings": siblings})
+            about = {"id": found["repo"], "sha": sha, "private": repo.private}
+            self._json({**about, "siblings": siblings})
             return
         folders = {path.rpartition("/")[0] for path in files} - {""}
         rows = [
@@ -246,7 +287,8 @@ class _Handler(BaseHTTPRequestHandler):
             for path in sorted(folders)
         ]
         for path, content in files.items():
-            rows.append({"type": "file", "path": path, "oid": _oid(content), "size": len(content)})
+            oid = blob_oid(content)
+            rows.append({"type": "file", "path": path, "oid": oid, "size": len(content)})
         start = int(query.get("cursor", ["0"])[0])
         stop = start + self._hub.page_size
         more = {}
@@ -265,7 +307,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(404, "EntryNotFound")
             return
         content = files[path]
-        headers = {"X-Repo-Commit": sha, "ETag": f'"{_oid(content)}"', "Accept-Ranges": "bytes"}
+        headers = {"X-Repo-Commit": sha, "ETag": f'"{blob_oid(content)}"', "Accept-Ranges": "bytes"}
         if path.endswith(".parquet"):  # kept as a large file on the real Hub
             headers["X-Linked-Etag"] = f'"{hashlib.sha256(content).hexdigest()}"'
             headers["X-Linked-Size"] = str(len(content))
@@ -277,10 +319,11 @@ class _Handler(BaseHTTPRequestHandler):
         cut = self.command == "GET" and self._hub.cuts(path)
         self._send(status, body, headers, cut=cut)
 
-    def _json(self, value: object, headers: dict[str, str] | None = None) -> None:
-        self._send(
-            200, json.dumps(value).encode(), {"Content-Type": "application/json", **(headers or {})}
-        )
+    def _json(
+        self, value: object, headers: dict[str, str] | None = None, *, status: int = 200
+    ) -> None:
+        headers = {"Content-Type": "application/json", **(headers or {})}
+        self._send(status, json.dumps(value).encode(), headers)
 
     def _error(self, status: int, code: str | None, message: str = "") -> None:
         headers = {"X-Error-Message": message} if message else {}
@@ -304,8 +347,3 @@ class _Handler(BaseHTTPRequestHandler):
         if cut:
             self.wfile.flush()
             self.close_connection = True
-
-
-def _oid(content: bytes) -> str:
-    """Git's name of a blob."""
-    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()

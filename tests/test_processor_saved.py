@@ -158,9 +158,14 @@ def test_a_hub_id_goes_through_snapshot_download(
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    again = FastActionProcessor.from_pretrained("org/fast", revision="abc", token=None, x=1)
-    assert again(smooth(3)) == processor(smooth(3))
-    assert asked == [("org/fast", True, {"revision": "abc"})]
+    there = {"revision": "abc", "token": None, "x": 1}
+    elsewhere = FastActionProcessor.from_pretrained("org/fast", cache_dir="c", **there)
+    # Otherwise vlaprep's own download is used where there is one: tests/test_publish_load.py.
+    monkeypatch.setattr(processing_action_tokenizer, "download_tokenizer", None)
+    alone = FastActionProcessor.from_pretrained("org/fast", **there)
+    assert alone(smooth(3)) == elsewhere(smooth(3)) == processor(smooth(3))
+    wanted = {"revision": "abc"}
+    assert asked == [("org/fast", True, wanted | {"cache_dir": "c"}), ("org/fast", True, wanted)]
 
 
 def test_which_ranges_can_be_read_off_a_vocabulary() -> None:

@@ -221,7 +221,9 @@ BUILT_IN: dict[str, tuple[type[Exception], ...]] = {
     "NoChunksError": (ValueError, RuntimeError),
     "VocabularyError": (ValueError, AssertionError),
     "PercentileFileError": (ValueError,),
+    "PublishError": (OSError,),
     "TokenizerFormatError": (ValueError,),
+    "TokenizerNotFoundError": (ValueError, FileNotFoundError),
     "FitFailedElsewhereError": (RuntimeError,),
     "WaitTimeoutError": (TimeoutError, RuntimeError),
 }

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         FitFailedElsewhereError,
         NoChunksError,
         PercentileFileError,
+        PublishError,
         TokenizerFormatError,
+        TokenizerNotFoundError,
         VlaprepError,
         VocabularyError,
         WaitTimeoutError,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from vlaprep.fit import fit_fast_tokenizer
     from vlaprep.normalization import Normalization
     from vlaprep.processing_action_tokenizer import FastActionProcessor
+    from vlaprep.publish import push_to_hub
     from vlaprep.sampling import sample_chunks
     from vlaprep.speed import SpeedLabels, speed_labels
 
@@ -50,9 +53,11 @@ _HOMES = {
     "NoChunksError": "errors",
     "Normalization": "normalization",
     "PercentileFileError": "errors",
+    "PublishError": "errors",
     "ScaleAdvice": "advice",
     "SpeedLabels": "speed",
     "TokenizerFormatError": "errors",
+    "TokenizerNotFoundError": "errors",
     "VlaprepError": "errors",
     "VocabularyError": "errors",
     "WaitTimeoutError": "errors",
@@ -60,6 +65,7 @@ _HOMES = {
     "audit_tokenizer": "audit",
     "fit_fast_tokenizer": "fit",
     "open_dataset": "dataset",
+    "push_to_hub": "publish",
     "sample_chunks": "sampling",
     "speed_labels": "speed",
 }
@@ -80,9 +86,11 @@ __all__ = [
     "NoChunksError",
     "Normalization",
     "PercentileFileError",
+    "PublishError",
     "ScaleAdvice",
     "SpeedLabels",
     "TokenizerFormatError",
+    "TokenizerNotFoundError",
     "VlaprepError",
     "VocabularyError",
     "WaitTimeoutError",
@@ -91,6 +99,7 @@ __all__ = [
     "audit_tokenizer",
     "fit_fast_tokenizer",
     "open_dataset",
+    "push_to_hub",
     "sample_chunks",
     "speed_labels",
 ]

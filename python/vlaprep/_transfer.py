@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from vlaprep.errors import DatasetNotFoundError
+from vlaprep.errors import DatasetNotFoundError, TokenizerNotFoundError
 from vlaprep.persist import write_atomic
 from vlaprep.progress import progress
 
@@ -27,7 +27,18 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Repo", "Snapshot", "is_commit", "shortened"]
+__all__ = [
+    "Repo",
+    "Snapshot",
+    "hub_errors",
+    "is_any",
+    "is_commit",
+    "is_local",
+    "persevering",
+    "response_of",
+    "shortened",
+    "without_library_bars",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +76,11 @@ class Repo:
         return f"{self.repo_type} {self.repo_id}"
 
     @property
+    def not_found(self) -> type[DatasetNotFoundError | TokenizerNotFoundError]:
+        """Class of error for a repository of this type that cannot be had."""
+        return DatasetNotFoundError if self.repo_type == "dataset" else TokenizerNotFoundError
+
+    @property
     def storage(self) -> Path:
         """Folder of this repository in the Hub cache."""
         from huggingface_hub import constants
@@ -95,12 +111,12 @@ class Repo:
         if is_commit(revision) and self.listing_note(revision).is_file():
             return revision, not constants.HF_HUB_OFFLINE
         try:
-            info = _persevering(
+            info = persevering(
                 lambda: self.api().repo_info(
                     self.repo_id, repo_type=self.repo_type, revision=revision, expand=["sha"]
                 )
             )
-        except _hub_errors() as error:
+        except hub_errors() as error:
             if not _is_outage(error):
                 _raise_explained(error, self, f"revision {revision!r}")
             if is_commit(revision):
@@ -150,8 +166,8 @@ class Snapshot:
         if not self.is_online:
             return None
         try:
-            names = _persevering(self._list_now)
-        except _hub_errors() as error:
+            names = persevering(self._list_now)
+        except hub_errors() as error:
             if _is_outage(error):
                 return None
             _raise_explained(error, self.repo, f"commit {self.commit}")
@@ -190,7 +206,7 @@ class Snapshot:
         wanted = [name for name in names if self.is_own or not self.holds(name)]
         try:
             self._fetch_all(wanted)
-        except _hub_errors() as error:
+        except hub_errors() as error:
             missing = [name for name in names if not self.holds(name)]
             what = f"{len(missing)} files are missing in {self.folder}: {shortened(missing)}"
             _raise_explained(error, self.repo, what)
@@ -201,7 +217,7 @@ class Snapshot:
             return
         detail = f" ({detail})" if detail else ""
         or_old = " or of another commit" if self.is_own else ""
-        raise DatasetNotFoundError(
+        raise self.repo.not_found(
             f"{self} is incomplete in {self.folder}{detail} and the Hub is switched off or out of "
             f"reach; missing{or_old}: {shortened(missing)}. "
             "Fetch it once with network (without HF_HUB_OFFLINE), then run again"
@@ -211,7 +227,7 @@ class Snapshot:
         if not names:
             return
         with (
-            _without_library_bars() as are_off,
+            without_library_bars() as are_off,
             progress(len(names), str(self), unit="file", hidden=are_off) as advance,
             ThreadPoolExecutor(_WORKERS) as workers,
         ):
@@ -235,7 +251,7 @@ class Snapshot:
                 # With local_dir, huggingface_hub keeps an old file when the Hub does not answer.
                 raise ConnectionError(f"{name} of {self.commit} did not arrive")
 
-        _persevering(download)
+        persevering(download)
 
 
 def shortened(names: Sequence[str]) -> str:
@@ -266,7 +282,7 @@ def _note(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def _without_library_bars() -> Iterator[bool]:
+def without_library_bars() -> Iterator[bool]:
     """One bar over all files instead of one a file; gives whether the user wants none at all."""
     from huggingface_hub import constants, utils
 
@@ -284,7 +300,7 @@ def _without_library_bars() -> Iterator[bool]:
 # --- what can go wrong ---------------------------------------------------------------------------
 
 
-def _hub_errors() -> tuple[type[BaseException], ...]:
+def hub_errors() -> tuple[type[BaseException], ...]:
     """Give what a call to the Hub may raise, whatever HTTP client and proxies lie between."""
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -297,34 +313,35 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _response(error: BaseException) -> Any:
+def response_of(error: BaseException) -> Any:
     """HTTP response that lies behind an error; None when no answer came."""
     answers = (getattr(cause, "response", None) for cause in _causes(error))
     return next((answer for answer in answers if answer is not None), None)
 
 
-def _is_local(error: BaseException) -> bool:
+def is_local(error: BaseException) -> bool:
     """Tell a full disk or a folder without rights from trouble with the Hub."""
     from_network = isinstance(error, (ConnectionError, TimeoutError))
     return isinstance(error, OSError) and error.errno is not None and not from_network
 
 
-def _is_any(error: BaseException, kind: type[BaseException]) -> bool:
+def is_any(error: BaseException, kind: type[BaseException]) -> bool:
+    """Tell whether an error, or one that it was raised from, is of a kind."""
     return any(isinstance(cause, kind) for cause in _causes(error))
 
 
 def _is_outage(error: BaseException) -> bool:
     """No answer, or none for now: the cache may answer instead."""
-    response = _response(error)
-    return not _is_local(error) if response is None else response.status_code in _BUSY
+    response = response_of(error)
+    return not is_local(error) if response is None else response.status_code in _BUSY
 
 
-def _persevering(call: Callable[[], T]) -> T:
+def persevering(call: Callable[[], T]) -> T:
     """Call again while the Hub is busy or the connection drops, a bounded number of times."""
     for attempt in range(_BUSY_ATTEMPTS):
         try:
             return call()
-        except _hub_errors() as error:  # noqa: PERF203 - the loop is about the error
+        except hub_errors() as error:  # noqa: PERF203 - the loop is about the error
             wait_s = _wait_s(error, attempt)
             if wait_s is None:
                 raise
@@ -338,9 +355,9 @@ def _wait_s(error: BaseException, attempt: int) -> float | None:
     from huggingface_hub.errors import OfflineModeIsEnabled
 
     backoff_s = min(0.5 * 2.0**attempt, 60.0)
-    response = _response(error)
+    response = response_of(error)
     if response is None:
-        is_final = _is_local(error) or _is_any(error, OfflineModeIsEnabled)
+        is_final = is_local(error) or is_any(error, OfflineModeIsEnabled)
         return None if is_final or attempt + 1 >= _DROPPED_ATTEMPTS else backoff_s
     if response.status_code not in _BUSY:
         return None
@@ -355,22 +372,22 @@ def _wait_s(error: BaseException, attempt: int) -> float | None:
 
 def _raise_explained(error: BaseException, repo: Repo, what: str) -> NoReturn:
     """Raise what a user can act on; an error that has nothing to do with the Hub stays itself."""
-    if _is_local(error):
+    if is_local(error):
         raise error
-    raise DatasetNotFoundError(_explanation(error, repo, what)) from error
+    raise repo.not_found(_explanation(error, repo, what)) from error
 
 
 def _explanation(error: BaseException, repo: Repo, what: str) -> str:
     from huggingface_hub import constants, errors, get_token
 
     hub = constants.ENDPOINT
-    status = getattr(_response(error), "status_code", None)
+    status = getattr(response_of(error), "status_code", None)
     key = "the token does not open it" if repo.token or get_token() else "no token was given"
     way_in = "pass token=, set HF_TOKEN or run `hf auth login` with an account that may read it"
 
-    if _is_any(error, errors.GatedRepoError):
+    if is_any(error, errors.GatedRepoError):
         return f"{repo} is gated and {key} ({what}). Accept its conditions on {hub}, then {way_in}"
-    if _is_any(error, errors.RevisionNotFoundError):
+    if is_any(error, errors.RevisionNotFoundError):
         return (
             f"{repo} exists on {hub}, but not {what}. Check the name of the branch, tag or commit"
         )
@@ -379,7 +396,7 @@ def _explanation(error: BaseException, repo: Repo, what: str) -> str:
             f"{repo} is absent from {hub}, or private and {key} ({what}). "
             f"Check the name, or {way_in}"
         )
-    if _is_any(error, errors.OfflineModeIsEnabled):
+    if is_any(error, errors.OfflineModeIsEnabled):
         return f"HF_HUB_OFFLINE is set, and of {repo} {what}. Fetch it once with network"
     if status is not None:
         why = "its rate limit is reached" if status == 429 else f"it answers {status}"

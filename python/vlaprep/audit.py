@@ -215,12 +215,13 @@ def audit_tokenizer(
     0.0
     """
     from vlaprep.dataset import open_dataset
+    from vlaprep.hub import tokenizer_folder
 
     if isinstance(normalization, str) and normalization not in NORMALIZATIONS:
         names = ", ".join(NORMALIZATIONS)
         raise ValueError(f"normalization must be one of {names}, got {normalization!r}")
     keep, exclude = selected_episodes(episodes, exclude_episodes)
-    folder = _folder(tokenizer)
+    folder = tokenizer_folder(tokenizer)
     codec, known = encodable_symbols(folder)
     horizon = codec.time_horizon if chunk_size is None else index(chunk_size)
     if horizon is None:
@@ -272,15 +273,6 @@ def audit_tokenizer(
         by_episode=_by_episode(swept.outside, *table, horizon),
         runs=swept.outside,
     )
-
-
-def _folder(tokenizer: str | PathLike[str]) -> Path:
-    folder = Path(tokenizer).expanduser()
-    if folder.is_dir() or not isinstance(tokenizer, str):
-        return folder
-    from vlaprep import hub
-
-    return hub.download_tokenizer(tokenizer)[0] if hub.is_repo_id(tokenizer) else folder
 
 
 def _normalization(

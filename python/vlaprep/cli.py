@@ -30,6 +30,7 @@ from vlaprep.cli_options import (
     ids_of,
     numbers_of,
 )
+from vlaprep.cli_push import push
 from vlaprep.cli_session import FOUND
 from vlaprep.cli_session import session as open_session
 from vlaprep.cli_tables import (
@@ -442,6 +443,9 @@ def audit(
         session.finish(told, audit_tables(told))
         if not found.ok:
             raise typer.Exit(FOUND)
+
+
+app.command()(push)
 
 
 @app.command()

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
 from numbers import Integral
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from vlaprep.errors import TokenizerFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -147,14 +147,25 @@ class ActionCodec:
         vars(self).update(vars(twin))
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path, *, on_range: str = "clamp") -> ActionCodec:
-        """Load a folder that vlaprep, LeRobot or the published FAST class saved.
+    def from_pretrained(
+        cls,
+        folder: str | Path,
+        *,
+        on_range: str = "clamp",
+        revision: str | None = None,
+        token: str | bool | None = None,
+    ) -> ActionCodec:
+        """Load a folder, or repository of the Hub, that vlaprep, LeRobot or FAST itself saved.
 
         Parameters
         ----------
         folder : str or Path
             Holds ``processor_config.json``, and ``tokenizer.json`` beside it or below
-            ``bpe_tokenizer``. (`vlaprep.FastActionProcessor.from_pretrained` takes Hub ids, too.)
+            ``bpe_tokenizer``. A str that is no folder is a Hub id, ``"org/name"``.
+        revision : str, optional
+            Branch, tag or commit on the Hub; the main branch by default.
+        token : str or bool, optional
+            Access token for the Hub; by default the one `huggingface_hub` finds.
         on_range : {"clamp", "error", "published"}
             As in the class.
 
@@ -162,13 +173,13 @@ class ActionCodec:
         ------
         TokenizerFormatError
             When a file is missing, cannot be read, or is no FAST tokenizer.
+        TokenizerNotFoundError
+            When the Hub has no such repository or revision, or cannot be reached.
         """
+        from vlaprep.hub import tokenizer_folder
+
         _one_of("on_range", on_range, ON_RANGE)
-        folder = Path(folder).expanduser()
-        if not folder.is_dir():
-            raise TokenizerFormatError(
-                f"{folder} is no folder: fit a tokenizer, or load a Hub id by FastActionProcessor"
-            )
+        folder = tokenizer_folder(folder, revision=revision, token=token)
         config = _read(folder / "processor_config.json", _json_object)
         version = config.get("format_version", FORMAT_VERSION)  # the published class writes none
         if version != FORMAT_VERSION:

@@ -15,7 +15,9 @@ __all__ = [
     "FitFailedElsewhereError",
     "NoChunksError",
     "PercentileFileError",
+    "PublishError",
     "TokenizerFormatError",
+    "TokenizerNotFoundError",
     "VlaprepError",
     "VocabularyError",
     "WaitTimeoutError",
@@ -52,6 +54,14 @@ class PercentileFileError(VlaprepError, ValueError):
 
 class TokenizerFormatError(VlaprepError, ValueError):
     """A saved tokenizer cannot be read, or is no FAST tokenizer."""
+
+
+class TokenizerNotFoundError(TokenizerFormatError, FileNotFoundError):
+    """The Hub has no such tokenizer, does not open it, or cannot be reached."""
+
+
+class PublishError(VlaprepError, OSError):
+    """The Hub did not take a tokenizer: no permission, another repository there, no answer."""
 
 
 class FitFailedElsewhereError(VlaprepError, RuntimeError):

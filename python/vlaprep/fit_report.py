@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FORMAT_VERSION", "REPORT_NAME", "defect", "read_report", "signature", "write_report"]
+__all__ = [
+    "FORMAT_VERSION",
+    "REPORT_NAME",
+    "defect",
+    "read_report",
+    "read_whole",
+    "signature",
+    "write_report",
+]
 
 FORMAT_VERSION = 1
 REPORT_NAME = "fit_report.json"
@@ -82,9 +90,65 @@ def read_report(folder: Path) -> dict[str, Any]:
     TokenizerFormatError
         The report is absent, torn, or written by a newer vlaprep.
     """
+    return _read(folder)[1]
+
+
+def read_whole(folder: Path, wanted: str | None = None) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Read every file of a fitted folder once, and make sure that they are what the fit wrote.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        What `vlaprep.fit_fast_tokenizer` returned.
+    wanted : str, optional
+        Signature that the fit must have. By default the one that its own inputs have.
+
+    Returns
+    -------
+    report : dict
+    files : dict
+        Bytes of the report, and of each file that it vouches for, by path in the folder.
+
+    Raises
+    ------
+    TokenizerFormatError
+        The folder is not the whole result of that fit; the message says why.
+    """
+    raw, report = _read(folder)
+    found = report.get("signature")
+    if wanted is None and found != signature(report.get("inputs", {})):
+        raise TokenizerFormatError(f"its report has signature {found!r}, not that of its inputs")
+    if wanted not in (None, found):
+        raise TokenizerFormatError(f"its report has signature {found!r}")
+    listed = report.get("files")
+    if not isinstance(listed, dict) or not listed:
+        raise TokenizerFormatError("its report lists no files")
+    files = {REPORT_NAME: raw}
+    for name, digest in listed.items():
+        try:
+            files[name] = read_retrying(folder / name)
+        except OSError as error:
+            reason = error.strerror or error
+            raise TokenizerFormatError(f"{name} cannot be read: {reason}") from error
+        if hashlib.sha256(files[name]).hexdigest() != digest:
+            raise TokenizerFormatError(f"{name} is not what the fit wrote")
+    return report, files
+
+
+def defect(folder: Path, wanted: str) -> str | None:
+    """Say why a folder is not the whole result of the fit `wanted`; None when it is."""
+    try:
+        read_whole(folder, wanted)
+    except TokenizerFormatError as error:
+        return str(error)
+    return None
+
+
+def _read(folder: Path) -> tuple[bytes, dict[str, Any]]:
     path = folder / REPORT_NAME
     try:
-        report = json.loads(read_retrying(path))
+        raw = read_retrying(path)
+        report = json.loads(raw)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise TokenizerFormatError(f"there is no {REPORT_NAME} in {folder}") from error
     except OSError as error:
@@ -100,28 +164,7 @@ def read_report(folder: Path) -> dict[str, Any]:
         path=path,
         error=TokenizerFormatError,
     )
-    return report
-
-
-def defect(folder: Path, wanted: str) -> str | None:
-    """Say why a folder is not the whole result of the fit `wanted`; None when it is."""
-    try:
-        report = read_report(folder)
-    except TokenizerFormatError as error:
-        return str(error)
-    if report.get("signature") != wanted:
-        return f"its report has signature {report.get('signature')!r}"
-    listed = report.get("files")
-    if not isinstance(listed, dict) or not listed:
-        return "its report lists no files"
-    for name, digest in listed.items():
-        try:
-            found = hashlib.sha256(read_retrying(folder / name)).hexdigest()
-        except OSError as error:
-            return f"{name} cannot be read: {error.strerror or error}"
-        if found != digest:
-            return f"{name} is not what the fit wrote"
-    return None
+    return raw, report
 
 
 def _visible_files(folder: Path) -> Iterator[Path]:

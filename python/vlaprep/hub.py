@@ -15,13 +15,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from vlaprep._transfer import Repo, Snapshot, is_commit, shortened
-from vlaprep.errors import DatasetFormatError, DatasetNotFoundError
+from vlaprep.errors import DatasetFormatError, DatasetNotFoundError, TokenizerFormatError
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["download_dataset", "download_tokenizer", "is_repo_id", "resolve_revision"]
+__all__ = [
+    "download_dataset",
+    "download_tokenizer",
+    "is_repo_id",
+    "resolve_revision",
+    "tokenizer_folder",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +87,9 @@ def resolve_revision(
 
     Raises
     ------
-    DatasetNotFoundError
-        The repository or revision is absent, private or gated, or the Hub cannot be reached and the
-        cache does not know the revision.
+    DatasetNotFoundError, TokenizerNotFoundError
+        The repository, of a dataset or a model, or the revision is absent, private or gated, or the
+        Hub cannot be reached and the cache does not know the revision.
 
     Examples
     --------
@@ -166,8 +172,21 @@ def download_tokenizer(
 ) -> tuple[Path, str]:
     """Bring the tokenizer and processor files of a model repository to this machine.
 
-    Only ``.json``, ``.py`` and ``.txt`` files are asked for, never weights. Arguments, results and
-    errors are those of `download_dataset`.
+    Only ``.json``, ``.py`` and ``.txt`` files are asked for, never weights. All are of one commit,
+    so what is read from the folder, such as a codec and its normalisation, belongs together.
+    Arguments and results are those of `download_dataset`.
+
+    Raises
+    ------
+    TokenizerNotFoundError
+        Where `download_dataset` raises a DatasetNotFoundError.
+
+    Examples
+    --------
+    >>> import vlaprep
+    >>> folder, commit = download_tokenizer("org/name")  # doctest: +SKIP
+    >>> codec = vlaprep.ActionCodec.from_pretrained(folder)  # doctest: +SKIP
+    >>> normalization = vlaprep.Normalization.from_pretrained(folder)  # doctest: +SKIP
     """
     snapshot = Snapshot.at(Repo(repo_id, "model", token), revision, None)
     names = snapshot.listing(_tokenizer_needs)
@@ -177,6 +196,35 @@ def download_tokenizer(
     else:
         snapshot.fetch(names)
     return snapshot.folder, snapshot.commit
+
+
+def tokenizer_folder(
+    source: str | os.PathLike[str],
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+) -> Path:
+    """Find the folder of a tokenizer: `source` itself, or a snapshot of the repository it names.
+
+    Raises
+    ------
+    TokenizerNotFoundError
+        As `download_tokenizer`.
+    TokenizerFormatError
+        `source` is neither a folder nor has it the form of a Hub id.
+    ValueError
+        A revision of a local folder.
+    """
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        if revision is not None:
+            raise ValueError(
+                f"revision={revision!r} is of no use with the local folder {folder}: leave it out"
+            )
+        return folder
+    if isinstance(source, str) and is_repo_id(source) and not folder.exists():
+        return download_tokenizer(source, revision=revision, token=token)[0]
+    raise TokenizerFormatError(f"{source} is neither a folder nor a Hub id like 'org/name'")
 
 
 # --- what is needed ------------------------------------------------------------------------------

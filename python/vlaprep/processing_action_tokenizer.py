@@ -42,9 +42,10 @@ try:
     from vlaprep._native import Codec, fit_bpe
     from vlaprep.codec import ChunkStatus
     from vlaprep.errors import NoChunksError, TokenizerFormatError, VocabularyError
+    from vlaprep.hub import download_tokenizer
     from vlaprep.persist import write_atomic
 except ImportError:  # a saved copy, loaded where vlaprep is not installed
-    Codec = fit_bpe = None  # type: ignore[assignment,misc]  # everything below goes without them
+    Codec = fit_bpe = download_tokenizer = None  # type: ignore[assignment,misc]  # everything below goes without them
     write_atomic = Path.write_bytes  # type: ignore[assignment]  # a reader may see it half-written
 
     class ChunkStatus(IntEnum):  # type: ignore[no-redef]
@@ -506,7 +507,8 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         Raises
         ------
         TokenizerFormatError
-            When a file is missing, cannot be read, or is no FAST tokenizer.
+            When a file is missing, cannot be read, or is no FAST tokenizer; its subclass
+            TokenizerNotFoundError when the Hub does not have or give it.
         """
         on_range = _one_of("on_range", kwargs.get("on_range", "clamp"), ON_RANGE)
         folder = _local_folder(pretrained_model_name_or_path, kwargs)
@@ -873,11 +875,16 @@ def _local_folder(source: str | Path, options: dict[str, Any]) -> Path:
     if not folder.is_dir():
         if folder.exists() or not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", str(source)):
             raise TokenizerFormatError(f"{source} is neither a folder nor a Hub id")
-        from huggingface_hub import snapshot_download
-
-        wanted = ["*processor_config.json", "*tokenizer.json"]
         given = {key: options[key] for key in _DOWNLOAD_OPTIONS if options.get(key) is not None}
-        folder = Path(snapshot_download(str(source), allow_patterns=wanted, **given))
+        if commit := getattr(given.get("revision"), "resolved", None):  # by AutoProcessor
+            given["revision"] = commit
+        if download_tokenizer is not None and given.keys() <= {"revision", "token"}:  # more patient
+            folder, _ = download_tokenizer(str(source), **given)
+        else:
+            from huggingface_hub import snapshot_download
+
+            wanted = ["*processor_config.json", "*tokenizer.json"]
+            folder = Path(snapshot_download(str(source), allow_patterns=wanted, **given))
     return folder / (options.get("subfolder") or "")
 
 
