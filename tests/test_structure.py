@@ -26,7 +26,7 @@ from vlaprep.normalization import Normalization
 MAX_LINES = 500
 MAX_LINES_OF = {
     # One file by contract: its copy beside a saved tokenizer has to work without vlaprep.
-    "python/vlaprep/processing_action_tokenizer.py": 890,
+    "python/vlaprep/processing_action_tokenizer.py": 920,
     "tests/cases/make_cases.py": 1310,  # a builder of data, kept as it came
 }
 FORBIDDEN = ("../" + "shared", "/" + "work/", "TO" + "DO", "FIX" + "ME")

@@ -284,8 +284,9 @@ class Normalization:
         counts = np.zeros(rows.shape[-1], dtype=np.int64)
         normal = np.empty(rows.shape, dtype=self.normalizes_to(rows.dtype))
         for block, into in zip(_blocks(rows), _blocks(normal), strict=True):
-            x, inside, free, into[...] = self._steps(block)
-            for before, after in ((x, inside), (free, into)):
+            x, inside, free, values = self._steps(block)
+            into[...] = values
+            for before, after in ((x, inside), (free, values)):
                 if before is not after:
                     counts += (before != after).reshape(-1, len(counts)).sum(axis=0)
         return normal, counts
