@@ -224,6 +224,7 @@ BUILT_IN: dict[str, tuple[type[Exception], ...]] = {
     "TokenizerFormatError": (ValueError,),
     "FitFailedElsewhereError": (RuntimeError,),
     "WaitTimeoutError": (TimeoutError, RuntimeError),
+    "RanksDisagreeError": (RuntimeError,),
 }
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         FitFailedElsewhereError,
         NoChunksError,
         PercentileFileError,
+        RanksDisagreeError,
         TokenizerFormatError,
         VlaprepError,
         VocabularyError,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from vlaprep.fit import fit_fast_tokenizer
     from vlaprep.normalization import Normalization
     from vlaprep.processing_action_tokenizer import FastActionProcessor
+    from vlaprep.ranks import verify_ranks
     from vlaprep.sampling import sample_chunks
     from vlaprep.speed import SpeedLabels, speed_labels
 
@@ -50,6 +52,7 @@ _HOMES = {
     "NoChunksError": "errors",
     "Normalization": "normalization",
     "PercentileFileError": "errors",
+    "RanksDisagreeError": "errors",
     "ScaleAdvice": "advice",
     "SpeedLabels": "speed",
     "TokenizerFormatError": "errors",
@@ -62,6 +65,7 @@ _HOMES = {
     "open_dataset": "dataset",
     "sample_chunks": "sampling",
     "speed_labels": "speed",
+    "verify_ranks": "ranks",
 }
 
 __all__ = [
@@ -80,6 +84,7 @@ __all__ = [
     "NoChunksError",
     "Normalization",
     "PercentileFileError",
+    "RanksDisagreeError",
     "ScaleAdvice",
     "SpeedLabels",
     "TokenizerFormatError",
@@ -93,6 +98,7 @@ __all__ = [
     "open_dataset",
     "sample_chunks",
     "speed_labels",
+    "verify_ranks",
 ]
 
 

@@ -15,6 +15,7 @@ __all__ = [
     "FitFailedElsewhereError",
     "NoChunksError",
     "PercentileFileError",
+    "RanksDisagreeError",
     "TokenizerFormatError",
     "VlaprepError",
     "VocabularyError",
@@ -60,3 +61,7 @@ class FitFailedElsewhereError(VlaprepError, RuntimeError):
 
 class WaitTimeoutError(VlaprepError, TimeoutError, RuntimeError):
     """The process that computes the fit did not finish within the time allowed."""
+
+
+class RanksDisagreeError(VlaprepError, RuntimeError):
+    """The processes of a job do not all hold the same tokenizer."""
