@@ -17,6 +17,7 @@ import socket
 import time
 import uuid
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vlaprep.errors import FitFailedElsewhereError, WaitTimeoutError
@@ -30,7 +31,6 @@ from vlaprep.persist import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 __all__ = ["compute_once", "file_lock"]
 
@@ -44,6 +44,8 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 # A link at the sidecar's place would have us write over what it points to.
 _LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _UNSUPPORTED_WARNED: set[str] = set()
+# What a file system says of a folder that this process may not write to.
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 @contextmanager
@@ -130,16 +132,19 @@ def compute_once(
     WaitTimeoutError
         Another process was still building after ``wait_timeout_s``.
     OSError
-        The folder cannot be written. Whatever ``build`` raises passes through.
+        The folder cannot be written: it is read-only, and ``target`` is not whole. Whatever
+        ``build`` raises passes through.
     """
     if is_complete(target):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     marker = target.with_name(f".{target.name}.failed.json")
     # Marks are told apart by their content (each holds a random id), not by time: clocks of
     # nodes that share a disk differ.
     old_failure = _read_or_none(marker)
-    with file_lock(target, wait_timeout_s, poll_s) as locked:
+    with contextlib.ExitStack() as stack:
+        with _told_when_read_only(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            locked = stack.enter_context(file_lock(target, wait_timeout_s, poll_s))
         if is_complete(target):
             return target
         failure = _read_or_none(marker)
@@ -151,11 +156,31 @@ def compute_once(
         if locked:
             remove_leftovers(target)
         try:
-            publish_folder(target, build, is_complete=is_complete)
+            with _told_when_read_only(target):
+                publish_folder(target, build, is_complete=is_complete)
         except Exception as error:  # of any kind: it goes on to the caller, the marker to the rest
             _leave_marker(marker, error)
             raise
     return target
+
+
+@contextmanager
+def _told_when_read_only(target: Path) -> Iterator[None]:
+    """Say what a refusal to write beside ``target`` means, and the way out."""
+    try:
+        yield
+    except OSError as error:
+        folder = target.parent
+        refused = Path(error.filename) if isinstance(error.filename, str) else None
+        ours = refused is not None and (refused.parent == folder or refused in folder.parents)
+        if error.errno not in _READ_ONLY or not (ours or refused == folder):
+            raise  # not about this folder, but about something that is read or built
+        raise type(error)(
+            error.errno,
+            f"cannot write to {folder} ({error.strerror}), and it holds no whole {target.name}; "
+            "pass a folder that can be written, or have this built there once by someone who may "
+            "write to it: a whole entry is then found without any writing",
+        ) from error
 
 
 def _acquire(sidecar: Path, timeout_s: float, poll_s: float) -> int | None:
