@@ -16,13 +16,15 @@ from pathlib import Path
 
 import pytest
 
+import vlaprep
+
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLES = {  # the first that is set names the Python to use
     "torch": ("VLAPREP_TORCH_PYTHON", "VLAPREP_LEROBOT_PYTHON"),
     "lerobot": ("VLAPREP_LEROBOT_PYTHON",),
     "opentau": ("VLAPREP_OPENTAU_PYTHON",),
 }
-MADE = ("build/interop/bin/python", "build/interop-opentau/bin/python")
+MADE = ("build/interop/lerobot/bin/python", "build/interop/opentau/bin/python")
 PROBE = """
 import importlib.metadata, importlib.util, json, sys
 names = sys.argv[1:]
@@ -65,8 +67,8 @@ class OtherPython:
 def environment(home: Path | None = None) -> dict[str, str]:
     """Variables of another Python: this checkout's package where it is built, and no network."""
     env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "HF_MODULES_CACHE")}
-    if any((ROOT / "python/vlaprep").glob("_native*.so")):
-        env["PYTHONPATH"] = str(ROOT / "python")  # else vlaprep is installed there
+    if Path(vlaprep.__file__).is_relative_to(ROOT / "python"):
+        env["PYTHONPATH"] = str(ROOT / "python")  # else the wheel is installed there, too
     env |= {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     env |= {"GLOO_SOCKET_IFNAME": "lo", "TOKENIZERS_PARALLELISM": "false"}
     return env if home is None else env | {"HF_HOME": str(home), "HOME": str(home)}
