@@ -264,6 +264,9 @@ def verify_ranks(folder_or_digest: str | PathLike[str], *, accelerator: Any = No
     Nothing is compared where there is one process; nor where the ranks are known from environment
     variables alone (RANK is set, but no process group is initialised), of which a warning tells.
 
+    The comparison is one ``all_gather_object``. For NCCL torch wants the device of each process set
+    before (``torch.cuda.set_device``).
+
     Examples
     --------
     >>> verify_ranks("0123456789abcdef")  # one process
