@@ -8,6 +8,7 @@ PYTHON := python3# any Python >= 3.10; where it is older, the newest pythonX.Y o
 INSTALL := editable# how vlaprep gets into $(VENV): `editable` from the sources, or the built `wheel`
 PROFILE := release# of the wheel; `dist` for one to hand out
 PYTEST := -q
+TRAINERS := lerobot opentau# those that `make interop` runs
 
 MADE := $(VENV)/.made
 BIN := $(abspath $(VENV))/bin
@@ -72,6 +73,10 @@ slow: $(MADE)/wheel $(MADE)/group-test ## long searches, other Pythons and trans
 	VLAPREP_WHEEL=$$(echo dist/*.whl) pytest $(PYTEST) -m "slow or not slow" \
 	    --hypothesis-profile=deep --timeout=3600
 
+.PHONY: interop
+interop: $(MADE)/wheel $(MADE)/group-test $(TRAINERS:%=build/interop/%/vlaprep) ## run torchrun, LeRobot and OpenTau on what vlaprep writes (10 GB of packages)
+	pytest $(PYTEST) -m interop
+
 .PHONY: clean
 clean: ## delete what was built, the environment included
 	rm -rf $(VENV) build dist site target python/vlaprep/*.so
@@ -119,6 +124,15 @@ dist/built: $(WHEEL_INPUT) $(MADE)/group-build
 	rm -rf dist
 	maturin build $(LOCKED) --profile $(PROFILE) --zig --compatibility manylinux_2_28 --out dist
 	touch $@
+
+build/interop/%/vlaprep: build/interop/%/made dist/built
+	if [ -x $(@D)/bin/python ]; \
+	then $(@D)/bin/python -m pip install --no-deps --force-reinstall dist/*.whl; fi
+	touch $@
+
+build/interop/%/made: tools/interop.sh
+	tools/interop.sh $* $(@D)
+	mkdir -p $(@D) && touch $@
 
 $(MADE)/group-%: pyproject.toml $(MADE)/pip
 	python -m pip install --group $*

@@ -11,15 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fake_ranks import Barrier
 from outcome import mode_bits_bind
 from vlaprep import coordinate
-from vlaprep.coordinate import Ranks, compute_once, file_lock
+from vlaprep.coordinate import compute_once, file_lock
 from vlaprep.errors import FitFailedElsewhereError, WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -386,94 +384,3 @@ class TestFileLock:
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert ran.stdout == "again\n", ran.stderr
-
-
-class TestRanks:
-    @pytest.fixture(autouse=True)
-    def clean(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
-            monkeypatch.delenv(name, raising=False)
-        for module in ("accelerate.state", "torch.distributed"):
-            monkeypatch.delitem(sys.modules, module, raising=False)
-
-    def test_alone(self) -> None:
-        ranks = Ranks.detect()
-        assert ranks == Ranks() == Ranks(0, 1, True)
-        ranks.barrier()
-
-    @pytest.mark.parametrize("index", [0, 3])
-    def test_a_given_accelerator(self, index: int) -> None:
-        accelerator = Barrier(4, index)
-        ranks = Ranks.detect(accelerator)
-        assert (ranks.rank, ranks.world_size, ranks.is_main) == (index, 4, index == 0)
-        ranks.barrier()
-        assert accelerator.waits == 1
-        assert Ranks.detect(ranks) is ranks
-
-    def test_an_accelerator_with_three_names_only(self) -> None:
-        bare = SimpleNamespace(
-            num_processes=2, is_main_process=False, wait_for_everyone=lambda: None
-        )
-        assert not Ranks.detect(bare).is_main
-
-    def test_one_process_never_waits(self) -> None:
-        accelerator = Barrier(1, 0)
-        Ranks.detect(accelerator).barrier()
-        assert accelerator.waits == 0
-
-    def test_accelerates_state_when_initialised(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        state = Barrier(2, 1)
-
-        class PartialState:
-            _shared_state: dict[str, int] = {}  # noqa: RUF012 (as accelerate has it)
-
-            def __new__(cls) -> Any:
-                assert cls._shared_state, "asking must not initialise"
-                return state
-
-        module: Any = SimpleNamespace(PartialState=PartialState)
-        monkeypatch.setitem(sys.modules, "accelerate.state", module)
-        assert Ranks.detect() == Ranks()
-        PartialState._shared_state["num_processes"] = 2
-        ranks = Ranks.detect()
-        assert (ranks.rank, ranks.world_size, ranks.is_main) == (1, 2, False)
-        ranks.barrier()
-        assert state.waits == 1
-
-    def test_torch_distributed_when_initialised(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        waits: list[str] = []
-        module: Any = SimpleNamespace(
-            is_available=lambda: True,
-            is_initialized=lambda: False,
-            get_rank=lambda: 0,
-            get_world_size=lambda: 8,
-            barrier=lambda: waits.append("torch"),
-        )
-        monkeypatch.setitem(sys.modules, "torch.distributed", module)
-        assert Ranks.detect() == Ranks()
-        module.is_initialized = lambda: True
-        ranks = Ranks.detect()
-        assert (ranks.rank, ranks.world_size, ranks.is_main) == (0, 8, True)
-        ranks.barrier()
-        assert waits == ["torch"]
-        module.is_available = lambda: False
-        assert Ranks.detect() == Ranks()
-
-    @pytest.mark.parametrize(
-        ("variables", "expected"),
-        [
-            ({"RANK": "3", "WORLD_SIZE": "4"}, Ranks(3, 4, False)),
-            ({"RANK": "0", "WORLD_SIZE": "4"}, Ranks(0, 4, True)),
-            ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, Ranks(1, 2, False)),
-            ({"RANK": "3"}, Ranks()),
-            ({"RANK": "x", "WORLD_SIZE": "4"}, Ranks()),
-            ({"RANK": "0", "WORLD_SIZE": "1", "SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, Ranks()),
-        ],
-    )
-    def test_environment(
-        self, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: Ranks
-    ) -> None:
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
-        assert Ranks.detect() == expected
-        Ranks.detect().barrier()

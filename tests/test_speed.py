@@ -29,8 +29,8 @@ from percentile_file import (
     rows_in,
 )
 from vlaprep import coordinate, speed
-from vlaprep.coordinate import Ranks
 from vlaprep.errors import EpisodeSelectionError, PercentileFileError
+from vlaprep.ranks import Ranks
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,9 +27,9 @@ from percentile_file import (
     row,
     rows_in,
 )
-from vlaprep import coordinate, speed
-from vlaprep.coordinate import Ranks
+from vlaprep import coordinate, ranks, speed
 from vlaprep.errors import EpisodeSelectionError, PercentileFileError
+from vlaprep.ranks import Ranks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -247,7 +247,7 @@ class TestRanks:
         self.call(tmp_path, state, accelerator)
         assert accelerator.waits == 1
         with monkeypatch.context() as patch:  # found by itself, too
-            patch.setattr(coordinate, "_accelerate_state", lambda: accelerator)
+            patch.setattr(ranks, "_accelerate_state", lambda: accelerator)
             self.call(tmp_path, state, None)
         assert accelerator.waits == 2
 

@@ -226,6 +226,7 @@ BUILT_IN: dict[str, tuple[type[Exception], ...]] = {
     "TokenizerNotFoundError": (ValueError, FileNotFoundError),
     "FitFailedElsewhereError": (RuntimeError,),
     "WaitTimeoutError": (TimeoutError, RuntimeError),
+    "RanksDisagreeError": (RuntimeError,),
 }
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         NoChunksError,
         PercentileFileError,
         PublishError,
+        RanksDisagreeError,
         TokenizerFormatError,
         TokenizerNotFoundError,
         VlaprepError,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from vlaprep.normalization import Normalization
     from vlaprep.processing_action_tokenizer import FastActionProcessor
     from vlaprep.publish import push_to_hub
+    from vlaprep.ranks import verify_ranks
     from vlaprep.sampling import sample_chunks
     from vlaprep.speed import SpeedLabels, speed_labels
 
@@ -54,6 +56,7 @@ _HOMES = {
     "Normalization": "normalization",
     "PercentileFileError": "errors",
     "PublishError": "errors",
+    "RanksDisagreeError": "errors",
     "ScaleAdvice": "advice",
     "SpeedLabels": "speed",
     "TokenizerFormatError": "errors",
@@ -68,6 +71,7 @@ _HOMES = {
     "push_to_hub": "publish",
     "sample_chunks": "sampling",
     "speed_labels": "speed",
+    "verify_ranks": "ranks",
 }
 
 __all__ = [
@@ -87,6 +91,7 @@ __all__ = [
     "Normalization",
     "PercentileFileError",
     "PublishError",
+    "RanksDisagreeError",
     "ScaleAdvice",
     "SpeedLabels",
     "TokenizerFormatError",
@@ -102,6 +107,7 @@ __all__ = [
     "push_to_hub",
     "sample_chunks",
     "speed_labels",
+    "verify_ranks",
 ]
 
 

@@ -1,4 +1,4 @@
-"""One process computes, the others wait: file locks, one build for all, ranks and barriers.
+"""One process computes, the others wait: file locks, and one build for all.
 
 A lock is ``flock`` on a hidden sidecar file. The operating system releases it when its holder
 dies, however it dies, so a killed leader costs its followers one poll interval and nothing else.
@@ -14,12 +14,11 @@ import json
 import logging
 import os
 import socket
-import sys
 import time
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vlaprep.errors import FitFailedElsewhereError, WaitTimeoutError
 from vlaprep.persist import (
@@ -32,9 +31,8 @@ from vlaprep.persist import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-__all__ = ["Ranks", "compute_once", "file_lock"]
+__all__ = ["compute_once", "file_lock"]
 
 logger = logging.getLogger(__name__)
 
@@ -46,90 +44,8 @@ _UNSUPPORTED = frozenset({errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.E
 # A link at the sidecar's place would have us write over what it points to.
 _LOCK_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 _UNSUPPORTED_WARNED: set[str] = set()
-_RANK_VARIABLES = (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
-
-
-def _no_barrier() -> None:
-    """Return at once: there is nobody to wait for, or no way to reach them."""
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Which of several cooperating processes this one is. ``Ranks()`` is a process on its own.
-
-    Parameters
-    ----------
-    rank : int
-        Number of this process, from 0.
-    world_size : int
-        How many processes there are.
-    is_main : bool
-        Whether this process writes and warns for all.
-
-    Examples
-    --------
-    >>> Ranks().is_main
-    True
-    """
-
-    rank: int = 0
-    world_size: int = 1
-    is_main: bool = True
-    _wait: Callable[[], object] = field(default=_no_barrier, repr=False, compare=False)
-
-    def barrier(self) -> None:
-        """Wait until every process is here; a no-op for one process.
-
-        Also a no-op when the ranks are known from environment variables alone: then no collective
-        has been set up that one could wait on.
-        """
-        if self.world_size > 1:
-            self._wait()
-
-    @classmethod
-    def detect(cls, accelerator: Any = None) -> Ranks:
-        """Find out from what is given, or already imported and initialised; import nothing.
-
-        Parameters
-        ----------
-        accelerator : accelerate.Accelerator or Ranks, optional
-            Anything with ``num_processes``, ``is_main_process`` and ``wait_for_everyone()``; a
-            `Ranks` is returned as it is. Without it the first of these that is in use answers:
-            accelerate's process state, ``torch.distributed``, the variables RANK and WORLD_SIZE,
-            SLURM_PROCID and SLURM_NTASKS.
-
-        Returns
-        -------
-        Ranks
-            ``Ranks()`` when nothing says that there are several processes.
-        """
-        if isinstance(accelerator, Ranks):
-            return accelerator
-        source = accelerator if accelerator is not None else _accelerate_state()
-        if source is not None:
-            world_size = int(source.num_processes)
-            main = world_size <= 1 or bool(source.is_main_process)
-            rank = int(getattr(source, "process_index", 0 if main else 1))
-            return cls(rank, world_size, main, source.wait_for_everyone)
-        distributed = sys.modules.get("torch.distributed")
-        if distributed and distributed.is_available() and distributed.is_initialized():
-            rank = int(distributed.get_rank())
-            return cls(rank, int(distributed.get_world_size()), rank == 0, distributed.barrier)
-        for rank_name, size_name in _RANK_VARIABLES:
-            rank_text, size_text = os.environ.get(rank_name, ""), os.environ.get(size_name, "")
-            if rank_text.isdecimal() and size_text.isdecimal():
-                rank, world_size = int(rank_text), int(size_text)
-                return cls(rank, world_size, rank == 0 or world_size <= 1)
-        return cls()
-
-
-def _accelerate_state() -> Any:
-    """Return accelerate's process state if it is imported and initialised, else None."""
-    module = sys.modules.get("accelerate.state")
-    # The constructor would initialise a state that is not there yet, so look before calling it.
-    if module is None or not module.PartialState._shared_state:
-        return None
-    return module.PartialState()
+# What a file system says of a folder that this process may not write to.
+_READ_ONLY = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 @contextmanager
@@ -216,16 +132,19 @@ def compute_once(
     WaitTimeoutError
         Another process was still building after ``wait_timeout_s``.
     OSError
-        The folder cannot be written. Whatever ``build`` raises passes through.
+        The folder cannot be written: it is read-only, and ``target`` is not whole. Whatever
+        ``build`` raises passes through.
     """
     if is_complete(target):
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     marker = target.with_name(f".{target.name}.failed.json")
     # Marks are told apart by their content (each holds a random id), not by time: clocks of
     # nodes that share a disk differ.
     old_failure = _read_or_none(marker)
-    with file_lock(target, wait_timeout_s, poll_s) as locked:
+    with contextlib.ExitStack() as stack:
+        with _told_when_read_only(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            locked = stack.enter_context(file_lock(target, wait_timeout_s, poll_s))
         if is_complete(target):
             return target
         failure = _read_or_none(marker)
@@ -237,11 +156,31 @@ def compute_once(
         if locked:
             remove_leftovers(target)
         try:
-            publish_folder(target, build, is_complete=is_complete)
+            with _told_when_read_only(target):
+                publish_folder(target, build, is_complete=is_complete)
         except Exception as error:  # of any kind: it goes on to the caller, the marker to the rest
             _leave_marker(marker, error)
             raise
     return target
+
+
+@contextmanager
+def _told_when_read_only(target: Path) -> Iterator[None]:
+    """Say what a refusal to write beside ``target`` means, and the way out."""
+    try:
+        yield
+    except OSError as error:
+        folder = target.parent
+        refused = Path(error.filename) if isinstance(error.filename, str) else None
+        ours = refused is not None and (refused.parent == folder or refused in folder.parents)
+        if error.errno not in _READ_ONLY or not (ours or refused == folder):
+            raise  # not about this folder, but about something that is read or built
+        raise type(error)(
+            error.errno,
+            f"cannot write to {folder} ({error.strerror}), and it holds no whole {target.name}; "
+            "pass a folder that can be written, or have this built there once by someone who may "
+            "write to it: a whole entry is then found without any writing",
+        ) from error
 
 
 def _acquire(sidecar: Path, timeout_s: float, poll_s: float) -> int | None:

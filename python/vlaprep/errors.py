@@ -16,6 +16,7 @@ __all__ = [
     "NoChunksError",
     "PercentileFileError",
     "PublishError",
+    "RanksDisagreeError",
     "TokenizerFormatError",
     "TokenizerNotFoundError",
     "VlaprepError",
@@ -70,3 +71,7 @@ class FitFailedElsewhereError(VlaprepError, RuntimeError):
 
 class WaitTimeoutError(VlaprepError, TimeoutError, RuntimeError):
     """The process that computes the fit did not finish within the time allowed."""
+
+
+class RanksDisagreeError(VlaprepError, RuntimeError):
+    """The processes of a job do not all hold the same tokenizer."""

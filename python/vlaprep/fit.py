@@ -15,6 +15,7 @@ from vlaprep.fit_base import FIT_DEFAULTS, open_base
 from vlaprep.fit_build import build_tokenizer, fit_normalization, normalization_identity
 from vlaprep.fit_cover import cover_sample
 from vlaprep.fit_sample import draw_sample, selected_episodes
+from vlaprep.ranks import Ranks, meet_after
 from vlaprep.sampling import MOST_DRAWS
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ __all__ = ["fit_fast_tokenizer"]
 logger = logging.getLogger(__name__)
 
 
+@meet_after
 def fit_fast_tokenizer(
     *,
     dataset_repo_id: str | None = None,
@@ -52,6 +54,7 @@ def fit_fast_tokenizer(
     trust_remote_code: bool = True,
     wait_timeout_s: float = 1800.0,
     num_threads: int | None = None,
+    accelerator: Any = None,
 ) -> str:
     """Fit a FAST tokenizer to the actions of a LeRobot dataset, once for all processes.
 
@@ -106,6 +109,10 @@ def fit_fast_tokenizer(
     num_threads : int, optional
         Bound on threads that read; by default VLAPREP_NUM_THREADS, else what the machine or
         container allows. It does not change the result.
+    accelerator : optional
+        An ``accelerate.Accelerator`` or a `vlaprep.ranks.Ranks`. Default: what
+        `vlaprep.ranks.Ranks.detect` finds. Whoever is first computes, whatever its rank; with
+        more than one process, all meet at a barrier exactly once per call, also when it raises.
 
     Returns
     -------
@@ -206,7 +213,8 @@ def fit_fast_tokenizer(
         build=build,
         wait_timeout_s=wait_timeout_s,
     )
-    logger.info("FAST tokenizer of %s: %s", source.label, target)
+    told = logging.INFO if Ranks.detect(accelerator).is_main else logging.DEBUG
+    logger.log(told, "FAST tokenizer of %s: %s", source.label, target)
     return str(target)
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.coordinate import Ranks
 from vlaprep.errors import TokenizerFormatError
 from vlaprep.fit_chunks import NormalizedChunks, RowBlocks
 from vlaprep.fit_cover import check_cover
 from vlaprep.fit_report import write_report
 from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
 from vlaprep.progress import progress
+from vlaprep.ranks import Ranks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -56,7 +56,7 @@ def run_speed(
     PercentileFileError
         The file is torn or malformed, and `recompute` is not set.
     """
-    from vlaprep.coordinate import Ranks
+    from vlaprep.ranks import Ranks
     from vlaprep.speed import (
         SPEED_PERCENTILES_PATH,
         bucket_episode_lengths,

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlaprep._native import percentiles_by_task
-from vlaprep.coordinate import Ranks, file_lock
+from vlaprep.coordinate import file_lock
 from vlaprep.errors import EpisodeSelectionError
 from vlaprep.persist import remove_leftovers, write_atomic
+from vlaprep.ranks import Ranks, barrier_after
 from vlaprep.speed_buckets import (
     MIN_EPISODES_FOR_PERCENTILES,
     SPARSE_TASK_BUCKET,
@@ -234,8 +235,8 @@ def load_or_compute_speed_percentiles(
     task_to_task_index : mapping of str to int
         ``{text: task_index}``, for the text in each row; "" where it is unknown.
     accelerator : optional
-        An ``accelerate.Accelerator`` or a `vlaprep.coordinate.Ranks`. Default: what
-        `vlaprep.coordinate.Ranks.detect` finds. Every process computes; only the main one writes
+        An ``accelerate.Accelerator`` or a `vlaprep.ranks.Ranks`. Default: what
+        `vlaprep.ranks.Ranks.detect` finds. Every process computes; only the main one writes
         and warns; with more than one, all meet at a barrier exactly once per call, also when the
         call raises.
     recompute : bool
@@ -271,7 +272,7 @@ def load_or_compute_speed_percentiles(
     [105.0, 115.0, 125.0]
     """
     ranks = Ranks.detect(accelerator)
-    try:
+    with barrier_after(ranks):
         return _load_or_compute(
             Path(root),
             episode_lengths,
@@ -280,8 +281,6 @@ def load_or_compute_speed_percentiles(
             ranks,
             recompute=recompute,
         )
-    finally:
-        ranks.barrier()
 
 
 def _load_or_compute(
