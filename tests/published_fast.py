@@ -45,6 +45,8 @@ class PublishedFast:
         chunks = []
         for chunk in ids:
             codes = np.array([ord(c) for c in self.bpe.decode(chunk, skip_special_tokens=False)])
+            if len(codes) != time_horizon * action_dim:
+                codes = np.full(time_horizon * action_dim, -self.min_token)
             symbols = (codes + self.min_token).reshape(time_horizon, action_dim)
             chunks.append(scipy.fft.idct(symbols / self.scale, axis=0, norm="ortho"))
         return np.stack(chunks)

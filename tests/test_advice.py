@@ -17,6 +17,7 @@ import vlaprep
 from command_line import run, run_json
 from lerobot_folder import list_array, make_rows, to_table, write_meta, write_v2, write_v3
 from vlaprep import advice, advice_statistics, fit_sample
+from vlaprep.action_space import ActionSpace
 from vlaprep.errors import (
     DatasetFormatError,
     DatasetNotFoundError,
@@ -24,7 +25,10 @@ from vlaprep.errors import (
     NoChunksError,
     VocabularyError,
 )
+from vlaprep.fit_chunks import ChunkReader
+from vlaprep.fit_options import Draws
 from vlaprep.fit_report import read_report
+from vlaprep.fit_source import Selection
 from vlaprep.processing_action_tokenizer import FastActionProcessor
 
 SMALL = {"n_samples": 150, "chunk_size": 12, "seed": 3}
@@ -37,8 +41,11 @@ def advise(root: Path, **options: Any) -> advice.Advice:
 
 def normalised(root: Path, **options: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Chunks as the reference normalises what the fit draws, the raw ones, and half the spans."""
-    fixed = {"label": "here", "exclude": [], "action_key": "action", "nan": "skip"}
-    sample = fit_sample.draw_sample(vlaprep.open_dataset(root), **fixed | SMALL | options)
+    draws = Draws(**{"per": "episode", "replace": True, "nan": "skip"} | SMALL | options)
+    dataset = vlaprep.open_dataset(root)
+    reader = ChunkReader(dataset, ActionSpace("action"), draws.chunk_size)
+    table = fit_sample.select_table(dataset, Selection.of(), "here", "action")
+    sample = fit_sample.draw_sample(reader, table, draws, "here")
     chunks, q01, q99 = reference.pi052_normalize(sample.chunks)
     span = np.where(q99 - q01 > np.float32(1e-6), q99 - q01, np.float32(1))
     return chunks, sample.chunks, span.astype(np.float64) / 2

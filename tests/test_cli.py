@@ -196,12 +196,12 @@ def test_fit_has_every_argument_of_the_function_with_its_default() -> None:
     wanted = {name: parameter.default for name, parameter in function.items()}
     for name in ("dataset", "as_json", "debug", "cache_dir"):
         asked.pop(name)
-    for name in ("advise", "scales", "vocab_sizes", "max_error", "max_tokens"):
+    for name in ("advise", "scales", "vocab_sizes", "max_error"):
         asked.pop(name)  # of vlaprep.advise_tokenizer
     wanted.pop("accelerator")  # an object of the process
     for name in ("dataset_repo_id", "cache_dir"):  # no default there
         wanted.pop(name)
-    for name in ("nan", "coverage", "alphabet"):
+    for name in ("nan", "coverage", "alphabet", "per", "tail"):
         asked[name] = asked[name].value
     assert asked == wanted
     assert len(wanted) > 12

@@ -14,9 +14,13 @@ from lerobot_folder import Rows, make_rows, write_v2, write_v3
 from published_fast import PublishedBase
 from vlaprep import fit as fit_module
 from vlaprep import fit_cover
+from vlaprep.action_space import ActionSpace
 from vlaprep.errors import VocabularyError
-from vlaprep.fit_chunks import DrawnChunks
+from vlaprep.fit_chunks import ChunkReader, DrawnChunks
+from vlaprep.fit_options import Draws
 from vlaprep.fit_report import read_report
+from vlaprep.fit_sample import draw_sample, select_table
+from vlaprep.fit_source import Selection
 from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols
 
@@ -121,10 +125,13 @@ def test_the_corpus_is_the_sample_and_the_windows_added(root: Path, tmp_path: Pa
 
 
 def test_a_second_fit_is_a_hit_and_other_rows_are_not(root: Path, tmp_path: Path) -> None:
-    folder = fit(root, tmp_path / "cache", coverage="all")
+    folder = fit(root, tmp_path / "cache", coverage="all", validation_samples=0)
     stamp = (folder / "fit_report.json").stat().st_mtime_ns
     for threads in (1, 2, 7):
-        assert fit(root, tmp_path / "cache", coverage="all", num_threads=threads) == folder
+        assert (
+            fit(root, tmp_path / "cache", coverage="all", validation_samples=0, num_threads=threads)
+            == folder
+        )
     assert (folder / "fit_report.json").stat().st_mtime_ns == stamp
     # A frame that no draw holds, but a window that was added.
     report = read_report(folder)
@@ -137,8 +144,9 @@ def test_a_second_fit_is_a_hit_and_other_rows_are_not(root: Path, tmp_path: Path
     at = (rows["episode_index"] == episode) & (rows["frame_index"] == frame)
     rows["action"][at] *= -0.5
     other = write_v3(tmp_path / "other", rows)
-    assert fit(other, tmp_path / "cache").name == fit(root, tmp_path / "cache").name
-    assert fit(other, tmp_path / "cache", coverage="all") != folder
+    seen = {"validation_samples": 0}
+    assert fit(other, tmp_path / "cache", **seen) == fit(root, tmp_path / "cache", **seen)
+    assert fit(other, tmp_path / "cache", coverage="all", **seen) != folder
 
 
 def frames_of(windows: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
@@ -147,9 +155,12 @@ def frames_of(windows: Iterable[tuple[int, int]]) -> set[tuple[int, int]]:
 
 def draw(root: Path, report: dict[str, Any]) -> Sample:
     """The chunks that a fit drew, without those it added."""
-    names = fit_module._Plan.__dataclass_fields__
-    plan = {name: report["inputs"][name] for name in names} | {"coverage": "sample"}
-    return fit_module._Source.find(None, root, None, None, [], None).draw(fit_module._Plan(**plan))
+    names = Draws.__dataclass_fields__
+    draws = Draws(**{name: report["inputs"][name] for name in names})
+    dataset = vlaprep.open_dataset(root)
+    table = select_table(dataset, Selection.of(), "here", "action")
+    reader = ChunkReader(dataset, ActionSpace("action"), draws.chunk_size)
+    return draw_sample(reader, table, draws, "here")
 
 
 def test_a_sample_that_holds_all_symbols_needs_nothing_more(tmp_path: Path) -> None:

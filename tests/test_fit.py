@@ -14,6 +14,7 @@ import reference
 import vlaprep
 from lerobot_folder import list_array, make_rows, to_table, write_v3
 from vlaprep import fit_sample
+from vlaprep.action_space import ActionSpace
 from vlaprep.errors import (
     DatasetFormatError,
     DatasetNotFoundError,
@@ -21,7 +22,10 @@ from vlaprep.errors import (
     NoChunksError,
     TokenizerFormatError,
 )
+from vlaprep.fit_chunks import ChunkReader
+from vlaprep.fit_options import Draws
 from vlaprep.fit_report import REPORT_NAME, read_report
+from vlaprep.fit_source import Selection
 from vlaprep.normalization import Normalization
 
 SMALL = {"n_samples": 40, "chunk_size": 5, "seed": 7}
@@ -32,9 +36,13 @@ def fit(root: Path, cache: Path, **options: Any) -> Path:
 
 
 def draw(root: Path, episodes: Any = None, **options: Any) -> fit_sample.Sample:
-    options = {"label": "here", "exclude": [], "action_key": "action", "nan": "skip"} | options
-    dataset = vlaprep.open_dataset(root, episodes=episodes)
-    return fit_sample.draw_sample(dataset, **SMALL | options)
+    label, key = options.pop("label", "here"), options.pop("action_key", "action")
+    selection = Selection.of(episodes, options.pop("exclude", None))
+    dataset = vlaprep.open_dataset(root, episodes=selection.episodes)
+    draws = Draws(**{"per": "episode", "replace": True, "nan": "skip"} | SMALL | options)
+    table = fit_sample.select_table(dataset, selection, label, key)
+    reader = ChunkReader(dataset, ActionSpace(key), draws.chunk_size)
+    return fit_sample.draw_sample(reader, table, draws, label)
 
 
 @pytest.fixture
@@ -78,7 +86,8 @@ def test_the_folder_holds_the_tokenizer_of_the_reference_rules(
     sample = draw(root, n_samples=200, chunk_size=10, seed=42)
     chunks, q01, q99 = reference.pi052_normalize(sample.chunks)
     processor = vlaprep.FastActionProcessor.fit(list(chunks))
-    processor.normalization = Normalization("pi052", "QUANTILES", q01, q99).to_dict()
+    names = vlaprep.open_dataset(root).feature_names("action")
+    processor.normalization = Normalization("pi052", "QUANTILES", q01, q99, names).to_dict()
     processor.save_pretrained(tmp_path / "want")
     for want in (tmp_path / "want").iterdir():
         assert (folder / want.name).read_bytes() == want.read_bytes(), want.name
@@ -102,12 +111,11 @@ def test_what_a_call_prints(root: Path, tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_a_selection_is_a_set_and_exclusion_wins(root: Path) -> None:
-    keep, exclude = fit_sample.selected_episodes([5, 2, 5, 3], [3, 77])
-    assert (keep, exclude) == ([2, 5], [])
-    assert set(draw(root, episodes=keep).episode_index) == {2, 5}
-    keep, exclude = fit_sample.selected_episodes(None, [6, 77, 6])
-    assert (keep, exclude) == (None, [6, 77])
-    assert set(draw(root, exclude=exclude).table[0]) == {0, 1, 2, 3, 4, 5, 7}
+    assert Selection.of([5, 2, 5, 3], [3, 3]) == Selection([2, 5], [], None)
+    assert set(draw(root, episodes=[5, 2, 5, 3], exclude=[3]).episode_index) == {2, 5}
+    assert set(draw(root, exclude=[6, 6]).table.episode_index) == {0, 1, 2, 3, 4, 5, 7}
+    with pytest.raises(EpisodeSelectionError, match="exclude_episodes= names episode 77"):
+        draw(root, exclude=[6, 77])
 
 
 def test_episode_ids_need_not_be_dense(tmp_path: Path) -> None:
@@ -227,7 +235,7 @@ def test_a_column_by_another_name(rows: Any, tmp_path: Path) -> None:
     table = to_table(rows, action=None, actions=list_array(rows["action"]))
     root = write_v3(tmp_path / "data", table)
     folder = fit(root, tmp_path / "cache", action_key="actions")
-    assert read_report(folder)["inputs"]["action_key"] == "actions"
+    assert read_report(folder)["actions"]["action_key"] == "actions"
 
 
 @pytest.mark.parametrize(
@@ -249,8 +257,8 @@ def test_selections_that_name_nothing(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coverage": "most"}, "coverage must be 'sample' or 'all', got 'most'"),
-        ({"nan": "ignore"}, "'skip' or 'error'"),
+        ({"coverage": "most"}, "coverage must be one of sample, all, got 'most'"),
+        ({"nan": "ignore"}, "nan must be one of skip, error"),
         ({"n_samples": 0}, "n_samples must be at least 1"),
         ({"chunk_size": -1}, "chunk_size must be at least 1"),
         ({"seed": -1}, "seed must not be negative"),

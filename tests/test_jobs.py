@@ -182,7 +182,8 @@ def test_fit_tells_what_lies_in_the_folder(root: Path, tmp_path: Path) -> None:
     assert answer["tokens"] == report["tokens"]
     assert set(answer) == {
         *("format_version", "command", "dataset", "folder", "cached", "signature", "inputs"),
-        *("draws", "normalization", "tokens", "reconstruction", "files", "warnings"),
+        *("draws", "actions", "normalization", "tokens", "reconstruction", "validation"),
+        *("files", "warnings"),
     }
     again = run(*command)
     assert again.exit_code == 0

@@ -13,6 +13,8 @@ import reference
 import vlaprep
 from lerobot_folder import make_rows, write_v2, write_v3
 from vlaprep import sweep
+from vlaprep.action_space import ActionSpace
+from vlaprep.fit_chunks import ChunkReader
 from vlaprep.kernels import sweep_windows
 from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols, Windows
@@ -86,7 +88,8 @@ def test_every_window_is_seen_as_it_is(
     options: Any = {"scale": 10.0, "known": Symbols.of(np.array([*known])), "normalization": norm}
     answers = []
     for threads in (1, 2, 7):
-        windows = Windows(dataset, "action", horizon, table.episode_index, table.length, threads)
+        reader = ChunkReader(dataset, ActionSpace("action"), horizon)
+        windows = Windows(reader, table.episode_index, table.length, threads)
         swept = windows.sweep(**options, ranges=True)
         assert told(swept) == want
         answers.append((swept.low.tobytes(), swept.low_at.tobytes(), swept.high_at.tobytes()))
@@ -149,5 +152,6 @@ def test_shapes_that_do_not_agree_are_refused() -> None:
 def test_a_dataset_without_any_window(tmp_path: Path) -> None:
     dataset = vlaprep.open_dataset(write_v3(tmp_path / "data", make_rows({0: (0, 5)})))
     table = dataset.episodes
-    swept = Windows(dataset, "action", 6, table.episode_index, table.length).sweep(scale=10.0)
+    reader = ChunkReader(dataset, ActionSpace("action"), 6)
+    swept = Windows(reader, table.episode_index, table.length).sweep(scale=10.0)
     assert (swept.windows, swept.skipped, len(swept.outside), len(swept.symbols)) == (0, 0, 0, 0)

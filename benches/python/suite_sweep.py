@@ -11,6 +11,8 @@ import scipy.fft
 import vlaprep
 from data import CHUNK_SIZE, DIMS, Config, dataset
 from paired import NUMPY, OURS, Case
+from vlaprep.action_space import ActionSpace
+from vlaprep.fit_chunks import ChunkReader
 from vlaprep.kernels import sweep_windows
 from vlaprep.sweep import Symbols, Windows
 
@@ -56,8 +58,8 @@ def sweep_dataset(variant: str, config: Config) -> Case:
         return _by_scipy(rows, lengths)
 
     def ours(_: int) -> Array:
-        windows = Windows(vlaprep.open_dataset(root), "action", CHUNK_SIZE, ids, lengths)
-        runs = windows.sweep(scale=SCALE, known=known).outside
+        reader = ChunkReader(vlaprep.open_dataset(root), ActionSpace("action"), CHUNK_SIZE)
+        runs = Windows(reader, ids, lengths).sweep(scale=SCALE, known=known).outside
         return _marks(np.column_stack([np.searchsorted(ids, runs[:, 0]), runs[:, 1:]]), lengths)
 
     count = int(np.maximum(lengths - CHUNK_SIZE + 1, 0).sum())

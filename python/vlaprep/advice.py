@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlaprep.action_space import ActionRequest
 from vlaprep.advice_statistics import MAX_RANGE, estimate_tokens, scale_statistics, transform
-from vlaprep.fit import _Plan, _Source
-from vlaprep.fit_build import CONVENTION, MODE
-from vlaprep.fit_sample import selected_episodes
-from vlaprep.normalization import Normalization
+from vlaprep.fit_options import Draws, FitPlan, Held, Scaling
+from vlaprep.fit_source import Selection, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vlaprep.advice_statistics import ScaleStatistics
+    from vlaprep.normalization import Normalization
 
 __all__ = ["Advice", "ScaleAdvice", "advise_tokenizer"]
 
@@ -239,35 +239,34 @@ exclude_episodes, nan, num_threads
     >>> advice.scale, advice.vocab_size
     (20.0, 512)
     """
-    plan = _Plan(
-        n_samples=index(n_samples),
-        chunk_size=index(chunk_size),
-        seed=index(seed),
-        action_key=action_key,
+    plan = FitPlan(
+        draws=Draws(index(n_samples), index(chunk_size), index(seed), "episode", True, nan),
+        actions=ActionRequest.of(action_key),
+        scaling=Scaling.of(None, None, "sample", action_key),
+        held=Held.of(0, None),
         scale=10.0,
         vocab_size=1024,
         max_token_length=10_000,
         alphabet="bytes",
         compatible=False,
         coverage="sample",
-        nan=nan,
     )
     grid = _ascending("scales", map(float, scales))
     sizes = _ascending("vocab_sizes", map(index, vocab_sizes))
     for name, wanted in (("max_error", max_error), ("max_tokens", max_tokens)):
         if wanted is not None and not (math.isfinite(wanted) and wanted > 0):
             raise ValueError(f"{name} must be a positive number, got {wanted}")
-    source = _Source.find(
+    source = Source.find(
         dataset_repo_id,
         dataset_root,
         revision,
-        *selected_episodes(episodes, exclude_episodes),
+        Selection.of(episodes, exclude_episodes),
         num_threads,
     )
     dataset = source.open()
-    sample = source.draw(plan, dataset)
-    sample.warn_of_skipped(plan.n_samples, source.label, action_key)
-    norm = Normalization.fit(sample.chunks, convention=CONVENTION, mode=MODE)
+    data = source.draw(plan, dataset)
+    sample, norm = data.sample, data.normalization
+    sample.warn_of_skipped(plan.draws.n_samples, source.label)
     chunks = np.ascontiguousarray(norm.normalize(sample.chunks))
     back = norm.unnormalize(chunks.astype(np.float64))
     fine, unit = transform(chunks)
@@ -284,7 +283,7 @@ exclude_episodes, nan, num_threads
             names if len(names) == len(norm.lo) else map(str, range(len(norm.lo))),
         ),
         chunks=len(chunks),
-        chunk_size=plan.chunk_size,
+        chunk_size=plan.draws.chunk_size,
         normalization=norm,
         clipping_rmse_units=_frozen(np.sqrt(((back - sample.chunks) ** 2).mean(axis=(0, 1)))),
         vocab_sizes=sizes,

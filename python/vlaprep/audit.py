@@ -8,27 +8,32 @@ motion, or not at all.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlaprep.action_space import ActionSpace
 from vlaprep.codec import ActionCodec
 from vlaprep.errors import NoChunksError, TokenizerFormatError
-from vlaprep.fit_report import REPORT_NAME
-from vlaprep.fit_sample import draw_sample, select_table, selected_episodes
+from vlaprep.fit_chunks import ChunkReader, RowBlocks
+from vlaprep.fit_options import Draws
+from vlaprep.fit_report import REPORT_NAME, read_report
+from vlaprep.fit_sample import draw_sample, select_table
+from vlaprep.fit_source import Selection
 from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols, Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from numpy.typing import NDArray
 
-    from vlaprep.dataset import Dataset
+    from vlaprep.fit_sample import Table
+
 
 __all__ = ["Audit", "EpisodeAudit", "audit_tokenizer", "encodable_symbols"]
 
@@ -153,7 +158,7 @@ def audit_tokenizer(
     dataset: str | PathLike[str],
     *,
     chunk_size: int | None = None,
-    action_key: str = "action",
+    action_key: str | None = None,
     episodes: Iterable[int] | None = None,
     exclude_episodes: Iterable[int] | None = None,
     normalization: str | Normalization = "auto",
@@ -175,13 +180,14 @@ def audit_tokenizer(
         Folder of a LeRobot dataset, or its id on the Hub.
     chunk_size : int, optional
         Frames of a window. By default the tokenizer's own time horizon.
-    action_key : str
-        Column of the actions.
+    action_key : str, optional
+        Column of the actions. By default that of the fit, else ``"action"``.
     episodes, exclude_episodes : iterable of int, optional
         Episodes to look at, all by default, and episodes to leave out, which wins.
     normalization : {"auto", "stored", "sample", "none"} or Normalization
-        How actions are normalised: as stored beside the tokenizer; by the statistics of a sample,
-        as a fit does; not at all. ``"auto"`` is as stored if it is, else by a sample.
+        How actions are normalised: as stored beside the tokenizer, and then also its dims, relative
+        actions and tails are; by the statistics of a sample, as a fit does; not at all. ``"auto"``
+        is as stored if it is, else by a sample.
     n_samples, seed : int
         Size of such a sample, and seed of its draws.
     revision : str, optional
@@ -220,7 +226,7 @@ def audit_tokenizer(
     if isinstance(normalization, str) and normalization not in NORMALIZATIONS:
         names = ", ".join(NORMALIZATIONS)
         raise ValueError(f"normalization must be one of {names}, got {normalization!r}")
-    keep, exclude = selected_episodes(episodes, exclude_episodes)
+    selection = Selection.of(episodes, exclude_episodes)
     folder = tokenizer_folder(tokenizer)
     codec, known = encodable_symbols(folder)
     horizon = codec.time_horizon if chunk_size is None else index(chunk_size)
@@ -228,31 +234,34 @@ def audit_tokenizer(
         raise ValueError(f"{tokenizer} does not say its time horizon: pass chunk_size=")
     if horizon < 1:
         raise ValueError(f"chunk_size must be at least 1, got {horizon}")
+    keep = selection.episodes
     opened = open_dataset(dataset, revision=revision, episodes=keep, num_threads=num_threads)
     label = str(dataset)
-    table = select_table(opened, exclude, label, action_key)
-    if not (table[1] >= horizon).any():
+    stored = _stored(normalization, folder)
+    space = _space(stored, action_key)
+    table = select_table(opened, selection, label, space.action_key)
+    reader = ChunkReader(opened, space, horizon)
+    usable = table.usable(reader)
+    if not len(usable):
         raise NoChunksError(
-            f"there is no window of chunk_size={horizon}: the longest of {len(table[0])} episodes "
-            f"has {max(table[1].tolist(), default=0)} frames (dataset {label})"
+            f"there is no window of chunk_size={horizon}: the longest of {len(table)} episodes "
+            f"has {max(table.length.tolist(), default=0)} frames (dataset {label})"
         )
-    width = opened.read_chunks(table[0][:1], [0], 1, action_key).shape[2]
-    if codec.action_dim not in (None, width):
+    width = reader.read(usable.episode_index[:1], np.zeros(1, dtype=np.int64)).shape[2]
+    if codec.action_dim not in (None, space.max_action_dim or width):
         raise ValueError(
-            f"column {action_key!r} of dataset {label} has {width} dims, but tokenizer {tokenizer} "
-            f"was fitted to {codec.action_dim}: pad or cut as in the fit, or fit anew"
+            f"column {space.action_key!r} of dataset {label} has {width} dims, but tokenizer "
+            f"{tokenizer} was fitted to {codec.action_dim}: pad or cut as in the fit, or fit anew"
         )
-    draw = {"chunk_size": horizon, "n_samples": index(n_samples), "seed": index(seed)}
-    origin, norm = _normalization(
-        normalization, folder, opened, label=label, exclude=exclude, action_key=action_key, **draw
-    )
-    swept = Windows(opened, action_key, horizon, *table, num_threads).sweep(
+    draws = Draws(index(n_samples), horizon, index(seed), per="episode", replace=True, nan="skip")
+    origin, norm = _normalization(normalization, stored, reader, table, draws, label)
+    swept = Windows(reader, table.episode_index, table.length, num_threads).sweep(
         scale=codec.scale, known=known, normalization=norm
     )
     if not swept.windows:
         raise NoChunksError(
-            f"all {swept.skipped} windows of chunk_size={horizon} in column {action_key!r} of "
-            f"dataset {label} hold NaN, infinity or null"
+            f"all {swept.skipped} windows of chunk_size={horizon} in column {space.action_key!r} "
+            f"of dataset {label} hold NaN, infinity or null"
         )
     ends = [known.first + place for place in np.flatnonzero(known.known)[[0, -1]].tolist()]
     return Audit(
@@ -264,41 +273,58 @@ def audit_tokenizer(
         min_token=ends[0],
         max_token=ends[1],
         normalization=origin,
-        episodes=len(table[0]),
-        episodes_too_short=int((table[1] < horizon).sum()),
+        episodes=len(table),
+        episodes_too_short=len(table) - len(usable),
         windows=swept.windows,
         windows_skipped=swept.skipped,
         unencodable=swept.windows_outside,
         missing={symbol: (episode, start) for symbol, episode, start in swept.symbols.tolist()},
-        by_episode=_by_episode(swept.outside, *table, horizon),
+        by_episode=_by_episode(swept.outside, usable, 1 if space.tail == "clamp" else horizon),
         runs=swept.outside,
     )
 
 
+def _stored(wanted: str | Normalization, folder: Path) -> dict[str, Any] | None:
+    """Read the report of the fit, where what is stored is to be used."""
+    if wanted == "stored" or (wanted == "auto" and (folder / REPORT_NAME).exists()):
+        return read_report(folder)
+    return None
+
+
+def _space(stored: Mapping[str, Any] | None, action_key: str | None) -> ActionSpace:
+    """Find what a chunk is: as in the fit, else all dims of a column."""
+    told = (stored or {}).get("actions")
+    space = ActionSpace("action") if told is None else ActionSpace.from_dict(told)
+    return space if action_key is None else replace(space, action_key=action_key)
+
+
 def _normalization(
-    wanted: str | Normalization, folder: Path, dataset: Dataset, **draw: Any
+    wanted: str | Normalization,
+    stored: Mapping[str, Any] | None,
+    reader: ChunkReader,
+    table: Table,
+    draws: Draws,
+    label: str,
 ) -> tuple[str, Normalization | None]:
     """Find the normalisation, and say where it comes from."""
-    from vlaprep.fit_build import fit_normalization
-
     if isinstance(wanted, Normalization):
         return "given", wanted
     if wanted == "none":
         return wanted, None
-    if wanted == "stored" or (wanted == "auto" and (folder / REPORT_NAME).exists()):
-        return "stored", Normalization.from_pretrained(folder)
-    return "sample", fit_normalization(draw_sample(dataset, nan="skip", **draw))
+    if stored is not None:
+        return "stored", Normalization.from_report(stored)
+    sample = draw_sample(reader, table, draws, label)
+    return "sample", Normalization.fit(RowBlocks(sample.drawn_chunks))
 
 
-def _by_episode(
-    runs: NDArray[np.int64], ids: NDArray[np.int64], lengths: NDArray[np.int64], chunk_size: int
-) -> tuple[EpisodeAudit, ...]:
+def _by_episode(runs: NDArray[np.int64], table: Table, shortest: int) -> tuple[EpisodeAudit, ...]:
     """Sum up runs, which are in the order of the dataset, by episode."""
     first = np.flatnonzero(np.r_[True, np.diff(runs[:, 0]) != 0][: len(runs)])
     if not len(first):
         return ()
     counts = np.add.reduceat(runs[:, 2] - runs[:, 1], first).tolist()
-    windows = dict(zip(ids.tolist(), (lengths - chunk_size + 1).tolist(), strict=True))
+    ids, windows_of = table.episode_index.tolist(), (table.length - shortest + 1).tolist()
+    windows = dict(zip(ids, windows_of, strict=True))
     return tuple(
         EpisodeAudit(episode, windows[episode], count, start)
         for (episode, start, _), count in zip(runs[first].tolist(), counts, strict=True)

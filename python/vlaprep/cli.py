@@ -14,21 +14,19 @@ import typer
 
 from vlaprep import __version__
 from vlaprep.cli_audit import audit_tables
+from vlaprep.cli_fit import fit
+from vlaprep.cli_fit_tables import fit_tables
 from vlaprep.cli_options import (
-    Alphabet,
-    Coverage,
     DatasetArgument,
     DebugOption,
     EpisodesOption,
     ExcludeOption,
     JsonOption,
-    NaN,
     Normalized,
     RevisionOption,
     ThreadsOption,
     Ties,
     ids_of,
-    numbers_of,
 )
 from vlaprep.cli_push import push
 from vlaprep.cli_session import FOUND
@@ -37,7 +35,6 @@ from vlaprep.cli_tables import (
     demo_tables,
     description_tables,
     finding_lines,
-    fit_tables,
     speed_tables,
     statistics_tables,
 )
@@ -154,150 +151,7 @@ def speed(
         session.finish(told, speed_tables(told), *finding_lines(untold))
 
 
-@app.command()
-def fit(
-    dataset: DatasetArgument,
-    cache_dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where fitted tokenizers live.")
-    ] = Path("~/.cache/vlaprep/tokenizers"),
-    chunk_size: Annotated[
-        int, typer.Option(min=1, help="Frames of a chunk: the policy's time horizon.")
-    ] = 50,
-    n_samples: Annotated[int, typer.Option(min=1, help="Chunks to fit on.")] = 1024,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 42,
-    action_key: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column of the actions.")
-    ] = "action",
-    episodes: EpisodesOption = None,
-    exclude_episodes: ExcludeOption = None,
-    coverage: Annotated[
-        Coverage,
-        typer.Option(
-            help="Fit on the chunks drawn, or also on one window for each coefficient that they "
-            "lack, so that all of the dataset can be encoded."
-        ),
-    ] = Coverage.sample,
-    nan: Annotated[
-        NaN, typer.Option(help="Windows with NaN, infinity or null: leave out, or refuse.")
-    ] = NaN.skip,
-    scale: Annotated[float, typer.Option(help="Quantisation steps per unit.")] = 10.0,
-    vocab_size: Annotated[int, typer.Option(min=1, help="Vocabulary to train to.")] = 1024,
-    max_token_length: Annotated[
-        int, typer.Option(min=1, help="Bound on the characters of a token.")
-    ] = 10_000,
-    alphabet: Annotated[
-        Alphabet, typer.Option(help="The published format, or one that takes fewer tokens.")
-    ] = Alphabet.bytes,
-    compatible: Annotated[
-        bool,
-        typer.Option(
-            "--compatible",
-            help="Let the vocabulary outgrow --vocab-size where its alphabet alone does, as the "
-            "published class does.",
-        ),
-    ] = False,
-    base_tokenizer_name: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Folder or Hub id of another processor class. Default: the built-in one, which "
-            "needs no network.",
-        ),
-    ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option(help="Whether code that comes with that class may run.")
-    ] = True,
-    dataset_root: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local copy of DATASET, which is then only a name."),
-    ] = None,
-    revision: RevisionOption = None,
-    wait_timeout_s: Annotated[
-        float, typer.Option(min=0, help="How long to wait for another process that fits the same.")
-    ] = 1800.0,
-    advise: Annotated[
-        bool,
-        typer.Option(
-            "--advise",
-            help="Fit nothing; show what the scales of --scales and the vocabularies of "
-            "--vocab-sizes would make of these data.",
-        ),
-    ] = False,
-    scales: Annotated[
-        str, typer.Option(metavar="LIST", help="Scales that --advise looks at.")
-    ] = "5,10,20,50,100",
-    vocab_sizes: Annotated[
-        str, typer.Option(metavar="LIST", help="Vocabularies that --advise looks at.")
-    ] = "256,512,1024,2048,4096",
-    max_error: Annotated[
-        float | None,
-        typer.Option(help="Wanted of --advise: at most this RMSE of normalised actions."),
-    ] = None,
-    max_tokens: Annotated[
-        float | None,
-        typer.Option(help="Wanted of --advise: at most so many tokens a chunk on average."),
-    ] = None,
-    num_threads: ThreadsOption = None,
-    as_json: JsonOption = False,
-    debug: DebugOption = False,
-) -> None:
-    """Fit a FAST action tokenizer, or find it fitted already.
-
-    Action chunks are drawn from all episodes, normalised by their 1 % and 99 % quantiles, and a
-    tokenizer is trained on them. It is written to a folder of its own in the cache, named after
-    everything it depends on, with a fit_report.json. Give that folder to your trainer, or to
-    transformers.AutoProcessor.from_pretrained.
-
-    \b
-    Example: a tokenizer for chunks of one second at 30 frames a second; before,
-    which scale and vocabulary keep the error of rounding within 1 % of a unit.
-      vlaprep fit ~/data/fold_towel --chunk-size 30 --cache-dir tokenizers
-      vlaprep fit ~/data/fold_towel --chunk-size 30 --advise --max-error 0.01
-    """  # noqa: D301
-    data: dict[str, Any] = {
-        "dataset_repo_id": dataset,
-        "dataset_root": dataset_root,
-        "revision": revision,
-        "n_samples": n_samples,
-        "chunk_size": chunk_size,
-        "seed": seed,
-        "action_key": action_key,
-        "episodes": ids_of(episodes),
-        "exclude_episodes": ids_of(exclude_episodes),
-        "nan": nan.value,
-        "num_threads": num_threads,
-    }
-    wanted: dict[str, Any] = {"max_error": max_error, "max_tokens": max_tokens}
-    if not advise and any(value is not None for value in wanted.values()):
-        raise typer.BadParameter("--max-error and --max-tokens are for --advise")
-    if advise:
-        wanted |= {"scales": numbers_of(scales, float), "vocab_sizes": numbers_of(vocab_sizes, int)}
-        with open_session("fit", as_json=as_json, debug=debug) as session:
-            from vlaprep.advice import advise_tokenizer
-            from vlaprep.advice_tables import advice_tables
-
-            session.say(f"looking at chunks of {dataset}")
-            advice = advise_tokenizer(**data, **wanted).to_dict()
-            session.finish({"dataset": dataset, "advice": advice}, advice_tables(advice))
-        return
-    options = data | {
-        "cache_dir": cache_dir,
-        "base_tokenizer_name": base_tokenizer_name,
-        "scale": scale,
-        "vocab_size": vocab_size,
-        "max_token_length": max_token_length,
-        "alphabet": alphabet.value,
-        "compatible": compatible,
-        "coverage": coverage.value,
-        "trust_remote_code": trust_remote_code,
-        "wait_timeout_s": wait_timeout_s,
-    }
-    with open_session("fit", as_json=as_json, debug=debug) as session:
-        from vlaprep.jobs import run_fit
-
-        session.say(f"fitting a tokenizer to {dataset}")
-        result = run_fit(**options)
-        session.finish({"dataset": dataset, **result}, fit_tables(result))
+app.command()(fit)
 
 
 @app.command()

@@ -9,18 +9,23 @@ import typer
 
 __all__ = [
     "Alphabet",
+    "Convention",
     "Coverage",
     "DatasetArgument",
     "DebugOption",
     "EpisodesOption",
     "ExcludeOption",
     "JsonOption",
+    "Mode",
     "NaN",
     "Normalized",
+    "Per",
     "RevisionOption",
+    "Tail",
     "ThreadsOption",
     "Ties",
     "ids_of",
+    "names_of",
     "numbers_of",
 ]
 
@@ -53,6 +58,41 @@ class Alphabet(str, Enum):
 
     bytes = "bytes"
     symbols = "symbols"
+
+
+class Per(str, Enum):
+    """Values of ``--per``."""
+
+    episode = "episode"
+    frame = "frame"
+    task = "task"
+
+
+class Tail(str, Enum):
+    """Values of ``--tail``."""
+
+    exclude = "exclude"
+    clamp = "clamp"
+
+
+class Convention(str, Enum):
+    """Values of ``--convention``."""
+
+    pi052 = "pi052"
+    lerobot = "lerobot"
+    lerobot_train_tokenizer = "lerobot-train-tokenizer"
+    openpi = "openpi"
+    opentau = "opentau"
+
+
+class Mode(str, Enum):
+    """Values of ``--normalization-mode``."""
+
+    QUANTILES = "QUANTILES"
+    QUANTILE10 = "QUANTILE10"
+    MIN_MAX = "MIN_MAX"
+    MEAN_STD = "MEAN_STD"
+    IDENTITY = "IDENTITY"
 
 
 class Normalized(str, Enum):
@@ -107,6 +147,13 @@ def ids_of(text: str | None) -> list[int] | None:
             raise typer.BadParameter(f"{part!r} names {len(chosen)} episodes")
         ids.update(chosen)
     return sorted(ids)
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """Read names, indices and ranges with commas between them; an empty text names none."""
+    if text is None:
+        return None
+    return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
 def numbers_of(text: str, kind: type[float]) -> list[float]:

@@ -25,7 +25,6 @@ __all__ = [
     "demo_tables",
     "description_tables",
     "finding_lines",
-    "fit_tables",
     "printable",
     "speed_tables",
     "statistics_tables",
@@ -128,65 +127,6 @@ def finding_lines(findings: Sequence[Finding]) -> Iterable[RenderableType]:
         yield Text("")
         yield _heading("Findings")
         yield _facts([(finding.kind, finding.message) for finding in findings])
-
-
-def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> RenderableType:
-    """Show what `vlaprep.jobs.run_fit` told; `dims` are names, where they are at hand."""
-    draws, tokens = result["draws"], result["tokens"]
-    horizon, dim = draws["time_horizon"], draws["action_dim"]
-    per_chunk = tokens["per_chunk"]
-    facts = {
-        "fitted on": f"{draws['chunks']:,} chunks of {horizon} frames, {dim} dims each, drawn from "
-        f"{draws['episodes']:,} episodes",
-        "left out": ", ".join(_left_out(draws)),
-        "coverage": _coverage(result.get("coverage")),
-        "vocabulary": f"{_count(tokens['vocabulary'])} tokens; coefficients from "
-        f"{tokens['min_token']} to {tokens['max_token']}",
-        "a chunk": f"{horizon * dim:,} numbers become {per_chunk['mean']:.1f} tokens on average: "
-        f"{tokens['symbols_per_token']:.1f} numbers a token",
-        "tokens": f"median {per_chunk['p50']:.0f}, p99 {per_chunk['p99']:.0f}, "
-        f"at most {per_chunk['max']} a chunk",
-        "folder": result["folder"],
-    }
-    found = "found in the cache" if result["cached"] else "fitted now"
-    return Group(
-        _heading(f"Action tokenizer {result['signature']} ({found})"),
-        Text(""),
-        _facts((key, value) for key, value in facts.items() if value),
-        _dim_table(result, dims),
-        _note(
-            f"in dataset units; errors of {result['reconstruction']['chunks']:,} chunks "
-            "encoded and decoded, clipping included"
-        ),
-    )
-
-
-def _left_out(draws: Mapping[str, Any]) -> Iterable[str]:
-    if draws["episodes_too_short"]:
-        yield f"{draws['episodes_too_short']:,} episodes that are too short"
-    if draws["windows_skipped"]:
-        yield f"{draws['windows_skipped']:,} windows that are not finite"
-
-
-def _coverage(told: Mapping[str, Any] | None) -> str:
-    if told is None:
-        return ""
-    return f"all {told['windows']:,} windows, by {len(told['chunks_added']):,} beside the draws"
-
-
-def _dim_table(result: Mapping[str, Any], dims: Sequence[str] | None) -> Table:
-    norm, errors = result["normalization"], result["reconstruction"]["dataset_units"]
-    numbers = ("q01", "q99", "clipped", "rms error", "p99 error", "max error")
-    table = _table(("dim", "shrink", ""), *((name, "right", "") for name in numbers))
-    columns = (norm["lo"], norm["hi"], norm["clipped_fraction"], *errors.values())
-    for dim, (low, high, clipped, *error) in enumerate(zip(*columns, strict=True)):
-        name = _line(dims[dim]) if dims else str(dim)
-        if dim in norm["constant_dims"]:
-            name += " (constant)"
-        table.add_row(
-            name, *(f"{x:.4g}" for x in (low, high)), f"{clipped:.1%}", *(f"{x:.4g}" for x in error)
-        )
-    return table
 
 
 def demo_tables(result: Mapping[str, Any]) -> RenderableType:

@@ -42,6 +42,8 @@ class Convention(ABC):
     rule_version: ClassVar[int]
     """Raised whenever a bit of any result changes; cached fits carry it in their signature."""
     modes: ClassVar[tuple[str, ...]]
+    default_mode: ClassVar[str] = "QUANTILES"
+    """What the trainer's own fit of a tokenizer takes where nobody says."""
     dtype: ClassVar[type[np.floating[Any]]]
     """Statistics are kept, and actions computed with, in this."""
     result_dtype: ClassVar[type[np.floating[Any]]]
@@ -214,6 +216,7 @@ class OpenTau(Convention):
     name = "opentau"
     rule_version = 1
     modes: ClassVar[tuple[str, ...]] = ("MIN_MAX", "QUANTILES", "IDENTITY")
+    default_mode = "MIN_MAX"
     dtype = np.float64
     result_dtype = np.float32
     epsilon = 1e-6

@@ -13,6 +13,7 @@ __all__ = [
     "DatasetNotFoundError",
     "EpisodeSelectionError",
     "FitFailedElsewhereError",
+    "FitGateError",
     "NoChunksError",
     "PercentileFileError",
     "PublishError",
@@ -63,6 +64,10 @@ class TokenizerNotFoundError(TokenizerFormatError, FileNotFoundError):
 
 class PublishError(VlaprepError, OSError):
     """The Hub did not take a tokenizer: no permission, another repository there, no answer."""
+
+
+class FitGateError(VlaprepError, ValueError, RuntimeError):
+    """A fitted tokenizer is worse than the bounds allow: reconstruction, or tokens of a chunk."""
 
 
 class FitFailedElsewhereError(VlaprepError, RuntimeError):

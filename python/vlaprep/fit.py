@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import logging
-import math
-from dataclasses import asdict, dataclass, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlaprep import fit_report
+from vlaprep.action_space import ActionRequest
 from vlaprep.coordinate import compute_once
-from vlaprep.fit_base import FIT_DEFAULTS, open_base
-from vlaprep.fit_build import build_tokenizer, fit_normalization, normalization_identity
-from vlaprep.fit_cover import cover_sample
-from vlaprep.fit_sample import draw_sample, selected_episodes
+from vlaprep.fit_base import open_base
+from vlaprep.fit_build import build_tokenizer
+from vlaprep.fit_gates import Gates
+from vlaprep.fit_options import Draws, FitPlan, Held, Scaling
+from vlaprep.fit_source import Selection, Source
 from vlaprep.ranks import Ranks, meet_after
-from vlaprep.sampling import MOST_DRAWS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
-    from vlaprep.dataset import Dataset
-    from vlaprep.fit_sample import Sample
+    from vlaprep.action_space import Dims
+    from vlaprep.normalization import Normalization
 
 __all__ = ["fit_fast_tokenizer"]
 
@@ -44,6 +43,18 @@ def fit_fast_tokenizer(
     revision: str | None = None,
     episodes: Iterable[int] | None = None,
     exclude_episodes: Iterable[int] | None = None,
+    tasks: Iterable[int | str] | int | str | None = None,
+    per: str = "episode",
+    replace: bool = True,
+    tail: str = "exclude",
+    dims: Dims | None = None,
+    relative: Dims | None = None,
+    absolute: Dims | None = None,
+    state_key: str = "observation.state",
+    max_action_dim: int | None = None,
+    convention: str | None = None,
+    normalization_mode: str | None = None,
+    statistics: str | PathLike[str] | Mapping[str, Any] | Normalization = "sample",
     scale: float = 10.0,
     vocab_size: int = 1024,
     max_token_length: int = 10_000,
@@ -51,6 +62,12 @@ def fit_fast_tokenizer(
     compatible: bool = False,
     coverage: str = "sample",
     nan: str = "skip",
+    validation_samples: int = 256,
+    validation_episodes: float | Iterable[int] | None = None,
+    max_reconstruction_rmse: float | None = 0.10,
+    max_dim_rmse: float | None = 0.20,
+    max_tokens: int | None = None,
+    gate: bool = True,
     trust_remote_code: bool = True,
     wait_timeout_s: float = 1800.0,
     num_threads: int | None = None,
@@ -58,9 +75,9 @@ def fit_fast_tokenizer(
 ) -> str:
     """Fit a FAST tokenizer to the actions of a LeRobot dataset, once for all processes.
 
-    Draws action chunks, normalises each dim by the 1 % and 99 % quantiles of the draws, fits the
-    tokenizer, reads it back from disk to check it, and publishes its folder in one step. Whoever
-    asks again, at the same time or later, gets that folder.
+    Draws action chunks, normalises them as the trainer does that the tokenizer is for, fits the
+    tokenizer, reads it back from disk, tries it on chunks it has not seen, and publishes its folder
+    in one step. Whoever asks again, at the same time or later, gets that folder.
 
     Parameters
     ----------
@@ -85,6 +102,34 @@ def fit_fast_tokenizer(
         Branch, tag or commit of the dataset on the Hub.
     episodes, exclude_episodes : iterable of int, optional
         Episodes to draw from, all by default, and episodes to leave out, which wins.
+    tasks : iterable of int and str, optional
+        Tasks to draw from, by number or text; all by default.
+    per : {"episode", "frame", "task"}
+        What gets equal numbers of draws: each episode (the reference), each window, each task.
+    replace : bool
+        Whether a window may be drawn again.
+    tail : {"exclude", "clamp"}
+        Chunks end with their episode (the reference); or begin at any frame and repeat the last
+        one past the end, as LeRobot trains.
+    dims : iterable of str, int and range, optional
+        Action dims to encode, in this order: names, indices, or ranges such as ``"0:7"``.
+    relative, absolute : as `dims`, optional
+        Dims to make relative to the state at the chunk's first frame; or those to leave absolute,
+        which makes all others relative. Not both.
+    state_key : str
+        Column of that state.
+    max_action_dim : int, optional
+        Fill normalised chunks up to so many dims with zeros, as a policy does.
+    convention : str, optional
+        Whose formula normalises: ``"pi052"`` (the default), ``"lerobot"``,
+        ``"lerobot-train-tokenizer"``, ``"openpi"``, ``"opentau"``; see `vlaprep.Normalization`.
+    normalization_mode : str, optional
+        ``"QUANTILES"``, ``"QUANTILE10"``, ``"MIN_MAX"``, ``"MEAN_STD"`` or ``"IDENTITY"``. Default:
+        the convention's own for tokenizers.
+    statistics : {"sample", "dataset", "meta"}, mapping, path or Normalization
+        Those of the chunks drawn; of all frames of the selected episodes, exactly; of
+        ``meta/stats.json``; or given, as `Normalization.from_stats` takes them. Relative actions
+        take those of the sample, or given ones of relative actions.
     scale, vocab_size, max_token_length : float, int, int
         Settings of the tokenizer: quantisation steps per unit, vocabulary to train to, bound on the
         characters of a token.
@@ -102,6 +147,17 @@ def fit_fast_tokenizer(
     nan : {"skip", "error"}
         What to do with windows that hold NaN, infinity or null: leave them out with one warning
         that gives their share, and draw on; or refuse.
+    validation_samples : int
+        Chunks to try the tokenizer on, 0 for none.
+    validation_episodes : float or iterable of int, optional
+        Share of the episodes, or the episodes, that the fit does without, for the trial. Default:
+        those that gave no chunk to the fit, if there are any; else new draws of the same episodes.
+    max_reconstruction_rmse, max_dim_rmse, max_tokens : float, float, int, optional
+        Bounds to hold on held-out episodes, or on the fitted chunks where there are none: RMSE in
+        normalised units over all values, and of each dim that moves; tokens of a chunk. None: no
+        bound.
+    gate : bool
+        Whether a tokenizer beyond a bound is refused, and not published.
     trust_remote_code : bool
         Whether ``AutoProcessor`` may run code that comes with `base_tokenizer_name`.
     wait_timeout_s : float
@@ -118,8 +174,9 @@ def fit_fast_tokenizer(
     -------
     str
         ``{cache_dir}/{signature}``: a folder for ``AutoProcessor.from_pretrained`` or
-        `vlaprep.FastActionProcessor.from_pretrained`, with a ``fit_report.json``. The signature
-        covers everything that can change a byte of the result.
+        `vlaprep.FastActionProcessor.from_pretrained`, with a ``fit_report.json`` and a few chunks,
+        as they were and as they come back, in ``fit_examples.json``. The signature covers
+        everything that can change a byte of the result.
 
     Raises
     ------
@@ -128,12 +185,14 @@ def fit_fast_tokenizer(
     DatasetNotFoundError, DatasetFormatError
         The dataset is absent, cannot be read, or has no such column.
     EpisodeSelectionError
-        `episodes` names episodes that do not exist, or none is left.
+        Episodes or tasks that do not exist are named, or none is left.
     NoChunksError
         Every episode is shorter than `chunk_size`, or no window drawn is finite.
     VocabularyError
         The range of quantised coefficients, or the alphabet made of it, does not fit into
         `vocab_size`; or, for ``coverage="all"``, the fitted tokenizer cannot encode all windows.
+    FitGateError
+        The trial went beyond a bound; the message has all numbers that did.
     TokenizerFormatError
         The base cannot be loaded, or the saved tokenizer does not give back what was encoded.
     ImportError
@@ -155,34 +214,41 @@ def fit_fast_tokenizer(
     ... )  # doctest: +SKIP
     >>> processor = vlaprep.FastActionProcessor.from_pretrained(folder)  # doctest: +SKIP
     """
-    plan = _Plan(
-        n_samples=index(n_samples),
-        chunk_size=index(chunk_size),
-        seed=index(seed),
-        action_key=action_key,
+    plan = FitPlan(
+        draws=Draws(index(n_samples), index(chunk_size), index(seed), per, bool(replace), nan),
+        actions=ActionRequest.of(
+            action_key,
+            state_key=state_key,
+            dims=dims,
+            relative=relative,
+            absolute=absolute,
+            tail=tail,
+            max_action_dim=max_action_dim,
+        ),
+        scaling=Scaling.of(convention, normalization_mode, statistics, action_key),
+        held=Held.of(validation_samples, validation_episodes),
         scale=float(scale),
         vocab_size=index(vocab_size),
         max_token_length=index(max_token_length),
         alphabet=alphabet,
         compatible=bool(compatible),
         coverage=coverage,
-        nan=nan,
     )
-    source = _Source.find(
+    gates = Gates(max_reconstruction_rmse, max_dim_rmse, max_tokens)
+    source = Source.find(
         dataset_repo_id,
         dataset_root,
         revision,
-        *selected_episodes(episodes, exclude_episodes),
+        Selection.of(episodes, exclude_episodes, tasks),
         num_threads,
     )
     base = open_base(base_tokenizer_name, trust_remote_code=trust_remote_code)
     # A commit tells what the data are, so a hit needs no download; local data are looked at.
-    sample = None if source.commit else source.draw(plan)
+    data = None if source.commit else source.draw(plan)
     inputs = {
-        "dataset": source.identity(sample),
+        "dataset": source.identity(data),
         "base": base.identity(),
-        **asdict(plan),
-        "normalization": normalization_identity(),
+        **plan.identity(None if data is None else data.space),
         "report_version": fit_report.FORMAT_VERSION,
     }
     signature = fit_report.signature(inputs)
@@ -195,15 +261,15 @@ def fit_fast_tokenizer(
                 target,
                 fit_report.defect(target, signature),
             )
-        drawn = sample or source.draw(plan)
-        drawn.warn_of_skipped(plan.n_samples, source.label, plan.action_key)
+        drawn = data or source.draw(plan)
+        drawn.sample.warn_of_skipped(plan.draws.n_samples, source.label)
         build_tokenizer(
             folder,
             drawn,
             base,
-            chunk_size=plan.chunk_size,
             settings=plan.settings,
             inputs=inputs,
+            gates=gates if gate else None,
             num_threads=num_threads,
         )
 
@@ -213,136 +279,8 @@ def fit_fast_tokenizer(
         build=build,
         wait_timeout_s=wait_timeout_s,
     )
+    if gate:  # bounds are not part of the key: who asks for others gets the same tokenizer, or none
+        gates.check(fit_report.read_report(target), f"which lies in {target}")
     told = logging.INFO if Ranks.detect(accelerator).is_main else logging.DEBUG
     logger.log(told, "FAST tokenizer of %s: %s", source.label, target)
     return str(target)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """What to fit, apart from the data and the base; checked, and part of the signature."""
-
-    n_samples: int
-    chunk_size: int
-    seed: int
-    action_key: str
-    scale: float
-    vocab_size: int
-    max_token_length: int
-    alphabet: str
-    compatible: bool
-    coverage: str
-    nan: str
-
-    def __post_init__(self) -> None:
-        for name in ("n_samples", "chunk_size", "vocab_size", "max_token_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.n_samples > MOST_DRAWS:
-            raise ValueError(f"n_samples must be at most {MOST_DRAWS}, got {self.n_samples}")
-        if self.seed < 0:
-            raise ValueError(f"seed must not be negative, got {self.seed}")
-        if not (math.isfinite(self.scale) and self.scale > 0):
-            raise ValueError(f"scale must be a positive number, got {self.scale}")
-        if self.coverage not in ("sample", "all"):
-            raise ValueError(f"coverage must be 'sample' or 'all', got {self.coverage!r}")
-        if self.alphabet not in ("bytes", "symbols"):
-            raise ValueError(f"alphabet must be 'bytes' or 'symbols', got {self.alphabet!r}")
-        if self.nan not in ("skip", "error"):
-            raise ValueError(f"nan must be 'skip' or 'error', got {self.nan!r}")
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the base's ``.fit`` is to use."""
-        return {name: getattr(self, name) for name in FIT_DEFAULTS}
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The data of a fit, found but not yet read."""
-
-    place: str | Path
-    name: str | None
-    commit: str | None
-    """The resolved commit of data on the Hub; None for a local folder."""
-    episodes: list[int] | None
-    exclude: list[int]
-    num_threads: int | None
-
-    @classmethod
-    def find(
-        cls,
-        repo_id: str | None,
-        root: str | PathLike[str] | None,
-        revision: str | None,
-        episodes: list[int] | None,
-        exclude: list[int],
-        num_threads: int | None,
-    ) -> _Source:
-        from vlaprep import hub
-
-        place = repo_id if root is None else root
-        if place is None:
-            raise ValueError("no dataset: pass dataset_repo_id= or dataset_root=")
-        if root is None and hub.is_repo_id(str(place)) and not Path(place).exists():
-            commit = hub.resolve_revision(str(place), revision)
-            return cls(str(place), repo_id, commit, episodes, exclude, num_threads)
-        if revision is not None:
-            raise ValueError(
-                f"revision={revision!r} is of no use with local data in {place}: leave it out"
-            )
-        # A Path is never taken for a Hub id.
-        folder = Path(place).expanduser()
-        name = None if root is None else repo_id
-        return cls(folder, name, None, episodes, exclude, num_threads)
-
-    @property
-    def label(self) -> str:
-        """How messages call the data."""
-        return f"{self.place}@{self.commit}" if self.commit else str(self.place)
-
-    def open(self) -> Dataset:
-        from vlaprep.dataset import open_dataset
-
-        return open_dataset(
-            self.place,
-            revision=self.commit,
-            episodes=self.episodes,
-            num_threads=self.num_threads,
-        )
-
-    def draw(self, plan: _Plan, dataset: Dataset | None = None) -> Sample:
-        dataset = dataset or self.open()
-        sample = draw_sample(
-            dataset,
-            label=self.label,
-            exclude=self.exclude,
-            action_key=plan.action_key,
-            chunk_size=plan.chunk_size,
-            n_samples=plan.n_samples,
-            seed=plan.seed,
-            nan=plan.nan,
-        )
-        if plan.coverage == "sample":
-            return sample
-        cover = cover_sample(
-            dataset,
-            sample,
-            action_key=plan.action_key,
-            chunk_size=plan.chunk_size,
-            scale=plan.scale,
-            normalization=fit_normalization(sample),
-            num_threads=self.num_threads,
-        )
-        return replace(sample, cover=cover)
-
-    def identity(self, sample: Sample | None) -> dict[str, Any]:
-        """Tell these data from any other, wherever they are mounted."""
-        if sample is not None:  # the content covers the selection
-            return {"repo_id": self.name, "content": sample.digest()}
-        return {
-            "repo_id": self.name,
-            "commit": self.commit,
-            "episodes": self.episodes,
-            "exclude_episodes": self.exclude,
-        }

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
+import logging
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vlaprep.errors import TokenizerFormatError
-from vlaprep.fit_chunks import NormalizedChunks, RowBlocks
+from vlaprep.fit_chunks import NormalizedChunks, padded
 from vlaprep.fit_cover import check_cover
 from vlaprep.fit_report import write_report
-from vlaprep.normalization import CONVENTIONS, FORMAT_VERSION, Normalization
+from vlaprep.fit_validation import examples, tell_errors, tell_tokens, validate
+from vlaprep.persist import write_atomic
 from vlaprep.progress import progress
 from vlaprep.ranks import Ranks
 
@@ -23,39 +24,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vlaprep.fit_base import Base
-    from vlaprep.fit_sample import Sample
+    from vlaprep.fit_gates import Gates
+    from vlaprep.fit_source import FitData
+    from vlaprep.normalization import Normalization
 
-__all__ = ["build_tokenizer", "fit_normalization", "normalization_identity"]
+__all__ = ["EXAMPLES_NAME", "build_tokenizer"]
 
-CONVENTION, MODE = "pi052", "QUANTILES"
+logger = logging.getLogger(__name__)
+
+EXAMPLES_NAME = "fit_examples.json"
 CHECKED_CHUNKS = 256
 """How many of the fitted chunks are encoded and decoded before a fit is published."""
-
-
-def normalization_identity() -> dict[str, Any]:
-    """Tell the normalisation of a fit from any other, for its signature."""
-    return {
-        "convention": CONVENTION,
-        "mode": MODE,
-        "rule_version": CONVENTIONS[CONVENTION].rule_version,
-        "format_version": FORMAT_VERSION,
-    }
-
-
-def fit_normalization(sample: Sample) -> Normalization:
-    """Take the statistics of a fit; chunks that were not drawn have no part in them."""
-    rows = RowBlocks(sample.drawn_chunks)
-    return Normalization.fit(rows, convention=CONVENTION, mode=MODE)
+_EXTREME = 1e3
+"""Normalised values from here on come from dims that the statistics have as constant."""
 
 
 def build_tokenizer(
     folder: Path,
-    sample: Sample,
+    data: FitData,
     base: Base,
     *,
-    chunk_size: int,
     settings: Mapping[str, Any],
     inputs: Mapping[str, Any],
+    gates: Gates | None,
     num_threads: int | None = None,
 ) -> None:
     """Fill an empty folder with a fitted, checked tokenizer and its report.
@@ -64,16 +55,16 @@ def build_tokenizer(
     ----------
     folder : pathlib.Path
         Where to save.
-    sample : Sample
-        Raw chunks to fit on.
+    data : FitData
+        What to fit on, and what to try the result on.
     base : Base
         The class to fit.
-    chunk_size : int
-        Frames of a chunk.
     settings : mapping
         Arguments of the base's ``.fit`` by name.
     inputs : mapping
         All that the result depends on, for the report.
+    gates : Gates, optional
+        What the result has to hold.
     num_threads : int, optional
         Bound on threads.
 
@@ -84,49 +75,84 @@ def build_tokenizer(
     VocabularyError
         The range of coefficients does not fit into the vocabulary; or the whole dataset is to be
         covered, and a window of it cannot be encoded.
+    FitGateError
+        The result goes beyond a bound.
     """
-    cover = sample.cover
+    sample, norm, cover = data.sample, data.normalization, data.cover
     with progress(3, hidden=not Ranks.detect().is_main) as stage:
-        stage("fit: normalise")
-        norm = fit_normalization(sample) if cover is None else cover.normalization
+        stage("fit: train")
         some = np.unique(np.linspace(0, sample.shape[0] - 1, CHECKED_CHUNKS, dtype=np.int64))
         raw = sample.drawn_chunks.take(some)
-        checked = norm.normalize(raw)
-        stage("fit: train")
+        _warn_of_extremes(norm, raw)
         corpus = NormalizedChunks(
-            sample.drawn_chunks, norm, None if cover is None else cover.chunks
+            sample.drawn_chunks,
+            norm,
+            None if cover is None else cover.chunks,
+            data.space.max_action_dim,
         )
         processor = base.fit(corpus, settings, num_threads)
         if hasattr(processor, "normalization"):  # ours, or a copy of ours beside a base
             processor.normalization = norm.to_dict()
         processor.save_pretrained(str(folder))
         stage("fit: check")
-        ids, decoded = _check(folder, processor, base, checked, settings["scale"])
+        normal = norm.normalize(raw)
+        checked = padded(normal, data.space.max_action_dim)
+        saved, ids, decoded = _check(folder, processor, base, checked, settings["scale"])
+        decoded = decoded[..., : sample.shape[2]]
         if cover is not None:
             check_cover(cover, folder)
+        stage("fit: validate")
+        validation = validate(saved, data, settings["scale"])
+        _write_examples(folder, saved, data)
     normalization = {
         **norm.to_dict(),
         "constant_dims": norm.constant_dims,
         "clipped_fraction": corpus.clipped_fraction.tolist(),
     }
     results = {
-        "draws": sample.summary(chunk_size),
+        "draws": sample.summary(),
+        "actions": data.space.to_dict(),
         **({} if cover is None else {"coverage": cover.summary()}),
         "normalization": normalization,
-        "tokens": _tell_tokens(processor, ids, math.prod(sample.shape[1:])),
+        "tokens": _tell_vocabulary(processor, ids, checked.shape[1] * checked.shape[2]),
         "reconstruction": {
             "chunks": len(some),
-            "normalized": _tell_errors(decoded - checked),
-            "dataset_units": _tell_errors(norm.unnormalize(decoded) - raw),
+            "normalized": tell_errors(decoded - normal),
+            "dataset_units": tell_errors(norm.unnormalize(decoded) - raw),
         },
+        "validation": validation,
     }
+    if gates is not None:
+        gates.check(results, "so nothing is published")
     write_report(folder, inputs, results)
+
+
+def _warn_of_extremes(norm: Normalization, raw: NDArray[np.float32]) -> None:
+    """Tell of dims that hardly move in the statistics, and far more in the chunks."""
+    extent = norm.extent(raw)
+    for dim in np.flatnonzero(extent > _EXTREME).tolist() if norm.mode != "IDENTITY" else []:
+        name = norm.dim_names[dim] if norm.dim_names else dim
+        logger.warning(
+            "normalised actions of dim %s reach %.3g: its statistics are %g and %g, so nearly "
+            "constant, but its values are not; leave the dim out with dims=, or take the "
+            "statistics from the whole dataset (statistics='dataset')",
+            name,
+            extent[dim],
+            norm.lo[dim],
+            norm.hi[dim],
+        )
+
+
+def _write_examples(folder: Path, processor: Any, data: FitData) -> None:
+    sample = data.sample if data.validation is None else data.validation
+    told = json.dumps(examples(processor, data, sample), ensure_ascii=False, allow_nan=False)
+    write_atomic(folder / EXAMPLES_NAME, (told + "\n").encode())
 
 
 def _check(
     folder: Path, processor: Any, base: Base, chunks: NDArray[Any], scale: float
-) -> tuple[list[list[int]], NDArray[np.float64]]:
-    """Encode and decode with what lies on disk; the ids, and what they decode to."""
+) -> tuple[Any, list[list[int]], NDArray[np.float64]]:
+    """Encode and decode with what lies on disk; that processor, ids, and what they decode to."""
     from vlaprep.processing_action_tokenizer import quantize
 
     _check_source(folder)
@@ -146,36 +172,21 @@ def _check(
             f"{len(chunks)} chunks it was fitted on; nothing is published. Check the processor "
             "class of the base"
         )
-    return ids, decoded
+    return saved, ids, decoded
 
 
-def _tell_tokens(processor: Any, ids: list[list[int]], values_per_chunk: int) -> dict[str, Any]:
-    counts = np.array([len(chunk) for chunk in ids])
+def _tell_vocabulary(processor: Any, ids: list[list[int]], values_per_chunk: int) -> dict[str, Any]:
     tokenizer = getattr(processor, "bpe_tokenizer", None)
-    p50, p99 = np.percentile(counts, [50, 99]).tolist()
+    per_chunk = tell_tokens(ids)
+    by_length = per_chunk.pop("chunks_by_length")
     return {
         "vocabulary": None if tokenizer is None else len(tokenizer),
         "min_token": getattr(processor, "min_token", None),
         "max_token": getattr(processor, "max_token", None),
         "chunks_encoded": len(ids),
-        "per_chunk": {
-            "mean": float(counts.mean()),
-            "min": int(counts.min()),
-            "p50": p50,
-            "p99": p99,
-            "max": int(counts.max()),
-        },
-        "symbols_per_token": values_per_chunk * len(ids) / int(counts.sum()),
-    }
-
-
-def _tell_errors(errors: NDArray[Any]) -> dict[str, list[float]]:
-    """Sum up errors of shape (N, H, D) for each dim, in float64."""
-    errors = np.abs(errors, dtype=np.float64)
-    return {
-        "rms": np.sqrt((errors**2).mean(axis=(0, 1))).tolist(),
-        "p99": np.quantile(errors, 0.99, axis=(0, 1)).tolist(),
-        "max": errors.max(axis=(0, 1)).tolist(),
+        "per_chunk": per_chunk,
+        "chunks_by_length": by_length,
+        "symbols_per_token": values_per_chunk * len(ids) / sum(map(len, ids)),
     }
 
 

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from vlaprep.action_space import ActionSpace
     from vlaprep.dataset import Dataset
     from vlaprep.normalization import Normalization
 
     _Ids = NDArray[np.int64]
     _Chunks = NDArray[np.float32]
 
-__all__ = ["ChunkReader", "DrawnChunks", "NormalizedChunks", "RowBlocks"]
+__all__ = ["ChunkReader", "DrawnChunks", "NormalizedChunks", "RowBlocks", "padded"]
 
 BLOCK_VALUES = 1 << 25
 """Values of the chunks that are read at a time: 128 MiB."""
@@ -28,25 +29,69 @@ HELD_VALUES = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class ChunkReader:
-    """What a chunk of a dataset is.
+    """Reads raw chunks: frames of a dataset, in the space of a policy's actions.
 
     Parameters
     ----------
     dataset : Dataset
         Where the frames lie.
-    action_key : str
-        Column of the actions.
+    space : ActionSpace
+        What of them a chunk is.
     chunk_size : int
         Frames of a chunk.
     """
 
     dataset: Dataset
-    action_key: str
+    space: ActionSpace
     chunk_size: int
 
     def read(self, episode_index: _Ids, start: _Ids) -> _Chunks:
         """Read raw chunks (N, chunk_size, D) float32."""
-        return self.dataset.read_chunks(episode_index, start, self.chunk_size, self.action_key)
+        space = self.space
+        if space.tail == "clamp":
+            chunks = self._clamped(episode_index, start)
+        else:
+            chunks = self._frames(episode_index, start, self.chunk_size)
+        if space.state_key is not None:
+            state = self.dataset.read_chunks(episode_index, start, 1, space.state_key)
+            relative = list(space.relative)
+            chunks[..., relative] -= state[..., relative]
+        if space.dims is not None:
+            chunks = np.ascontiguousarray(chunks[..., list(space.dims)])
+        return chunks
+
+    def rows(self, episode_index: _Ids) -> NDArray[np.float32]:
+        """Read all frames of some episodes (R, D) float32, where chunks are nothing but frames."""
+        key = self.space.action_key
+        rows = self.dataset.read(key, episode_index)[key]
+        rows = rows if rows.ndim == 2 else rows[:, None]
+        if self.space.dims is not None:
+            rows = rows[:, list(self.space.dims)]
+        return np.ascontiguousarray(rows, dtype=np.float32)
+
+    def _frames(self, episode_index: _Ids, start: _Ids, count: int) -> _Chunks:
+        return self.dataset.read_chunks(episode_index, start, count, self.space.action_key)
+
+    def _clamped(self, episode_index: _Ids, start: _Ids) -> _Chunks:
+        """Read chunks that repeat the last frame of their episode past its end."""
+        table = self.dataset.episodes
+        by_id = np.argsort(table.episode_index, kind="stable")
+        place = np.searchsorted(table.episode_index, episode_index, sorter=by_id)
+        length = table.length[by_id[place]]
+        # Whole within the episode, and from there on by number of the frame.
+        count = np.minimum(length, self.chunk_size)
+        first = np.minimum(start, length - count)
+        wanted = (start - first)[:, None] + np.arange(self.chunk_size)
+        chunks: _Chunks | None = None
+        for frames in np.unique(count).tolist():
+            some = np.flatnonzero(count == frames)
+            whole = self._frames(episode_index[some], first[some], frames)
+            shown = np.minimum(wanted[some], frames - 1)[..., None]
+            if chunks is None:
+                shape = (len(start), self.chunk_size, whole.shape[2])
+                chunks = np.empty(shape, dtype=np.float32)
+            chunks[some] = np.take_along_axis(whole, shown, axis=1)
+        return self._frames(episode_index, start, 1)[:, :0] if chunks is None else chunks
 
     def in_file_order(self, episode_index: _Ids, start: _Ids) -> _Ids:
         """Give the order in which reading chunks touches each part of a file once."""
@@ -136,11 +181,14 @@ class NormalizedChunks:
         How to normalise them.
     added : float32 array, shape (M, H, D), optional
         Further raw chunks, which come last.
+    max_action_dim : int, optional
+        Dims to fill up to with zeros.
     """
 
     chunks: DrawnChunks
     normalization: Normalization
     added: _Chunks | None = None
+    max_action_dim: int | None = None
     clipped_fraction: NDArray[np.float64] = field(init=False)
     """Share of values of each dim of `chunks` that were clipped, once all have passed."""
 
@@ -150,7 +198,13 @@ class NormalizedChunks:
             normal, counts = self.normalization.normalize_counting(block)
             clipped = clipped + counts
             rows += block.size // block.shape[-1]
-            yield normal
+            yield padded(normal, self.max_action_dim)
         self.clipped_fraction = clipped / np.float64(max(rows, 1))
         if self.added is not None and len(self.added):
-            yield self.normalization.normalize(self.added)
+            yield padded(self.normalization.normalize(self.added), self.max_action_dim)
+
+
+def padded(chunks: NDArray[Any], max_action_dim: int | None) -> NDArray[Any]:
+    """Fill chunks (N, H, D) up to a number of dims with zeros; None: leave them."""
+    more = 0 if max_action_dim is None else max_action_dim - chunks.shape[-1]
+    return np.pad(chunks, ((0, 0), (0, 0), (0, more))) if more else chunks

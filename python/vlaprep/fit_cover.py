@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from vlaprep.dataset import Dataset
-    from vlaprep.fit_chunks import DrawnChunks
-    from vlaprep.fit_sample import Sample
+    from vlaprep.fit_chunks import ChunkReader, DrawnChunks
+    from vlaprep.fit_sample import Sample, Table
     from vlaprep.normalization import Normalization
 
 __all__ = ["Cover", "check_cover", "cover_sample", "symbols_of"]
@@ -89,27 +88,26 @@ def symbols_of(
 
 
 def cover_sample(
-    dataset: Dataset,
+    reader: ChunkReader,
     sample: Sample,
+    table: Table,
     *,
-    action_key: str,
-    chunk_size: int,
     scale: float,
     normalization: Normalization,
     num_threads: int | None,
 ) -> Cover:
-    """Sweep all windows for the symbols that no chunk of a sample holds.
+    """Sweep all windows of some episodes for the symbols that no chunk of a sample holds.
 
     The first window that holds such a symbol joins the fit, for every one of them.
     """
-    windows = Windows(dataset, action_key, chunk_size, *sample.table, num_threads)
+    windows = Windows(reader, table.episode_index, table.length, num_threads)
     known = symbols_of(sample.drawn_chunks, scale, normalization)
     swept = windows.sweep(scale=scale, known=Symbols.of(known), normalization=normalization)
-    order = {episode: place for place, episode in enumerate(sample.table[0].tolist())}
+    order = {episode: place for place, episode in enumerate(table.episode_index.tolist())}
     places = {(order[episode], episode, start) for _, episode, start in swept.symbols.tolist()}
     at = np.array([place[1:] for place in sorted(places)], dtype=np.int64).reshape(-1, 2)
     if len(at):
-        chunks = dataset.read_chunks(at[:, 0], at[:, 1], chunk_size, action_key)
+        chunks = reader.read(at[:, 0], at[:, 1])
     else:
         chunks = np.empty((0, *sample.shape[1:]), dtype=np.float32)
     return Cover(chunks, at[:, 0].copy(), at[:, 1].copy(), normalization, swept, windows)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vlaprep.dataset_types import episode_ids
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_chunks import HELD_VALUES, ChunkReader, DrawnChunks
 from vlaprep.fit_report import digest_arrays
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from vlaprep.dataset import Dataset
-    from vlaprep.fit_cover import Cover
+    from vlaprep.fit_options import Draws
+    from vlaprep.fit_source import Selection
 
-    _Windows = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]
-
-__all__ = ["Sample", "draw_sample", "select_table", "selected_episodes"]
+__all__ = ["Sample", "Table", "draw_sample", "hold_out", "select_table"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,21 +46,18 @@ class Sample:
         ``(N, time_horizon, action_dim)``.
     content : str
         SHA-256 over the chunks.
-    table : tuple of int64 arrays, shape (E,)
-        Ids and lengths of the episodes that could be drawn from.
+    table : Table
+        The episodes that could be drawn from.
     drawn, skipped : int
         Windows drawn in all, and how many of them were left out for NaN, infinity or null.
-    cover : Cover, optional
-        Windows that are fitted on beside those drawn, so that all of the dataset can be encoded.
     """
 
     drawn_chunks: DrawnChunks
     shape: tuple[int, int, int]
     content: str
-    table: tuple[NDArray[np.int64], NDArray[np.int64]]
+    table: Table
     drawn: int
     skipped: int
-    cover: Cover | None = None
 
     @property
     def episode_index(self) -> NDArray[np.int64]:
@@ -80,18 +76,16 @@ class Sample:
 
     def digest(self) -> str:
         """SHA-256 over all that a fit sees of the data; the place it was read from is not in it."""
-        arrays: list[NDArray[Any]] = [*self.table, self.episode_index, self.start]
-        if (cover := self.cover) is not None:
-            arrays += [cover.episode_index, cover.start, cover.chunks]
-        return hashlib.sha256(f"{self.content}{digest_arrays(*arrays)}".encode()).hexdigest()
+        table = self.table
+        places = digest_arrays(table.episode_index, table.length, self.episode_index, self.start)
+        return hashlib.sha256(f"{self.content}{places}".encode()).hexdigest()
 
-    def summary(self, chunk_size: int) -> dict[str, int]:
+    def summary(self) -> dict[str, int]:
         """Count the draws, for the report."""
-        _, lengths = self.table
         count, horizon, dim = self.shape
         return {
-            "episodes": len(lengths),
-            "episodes_too_short": int((lengths < chunk_size).sum()),
+            "episodes": len(self.table),
+            "episodes_too_short": int((self.table.length < horizon).sum()),
             "windows_drawn": self.drawn,
             "windows_skipped": self.skipped,
             "chunks": count,
@@ -99,7 +93,7 @@ class Sample:
             "action_dim": dim,
         }
 
-    def warn_of_skipped(self, wanted: int, label: str, action_key: str) -> None:
+    def warn_of_skipped(self, wanted: int, label: str) -> None:
         """Tell once which share of the windows was left out, if any was."""
         if self.skipped:
             logger.warning(
@@ -109,79 +103,195 @@ class Sample:
                 self.skipped,
                 self.drawn,
                 100 * self.skipped / self.drawn,
-                action_key,
+                self.drawn_chunks.reader.space.action_key,
                 len(self.drawn_chunks),
                 wanted,
                 label,
             )
 
 
-def selected_episodes(
-    episodes: Iterable[int] | None, exclude_episodes: Iterable[int] | None
-) -> tuple[list[int] | None, list[int]]:
-    """Bring a selection to normal form: ascending ids to keep (None: all) and to leave out.
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Episodes to draw from: int64 arrays of shape (E,), in the order of the dataset."""
 
-    An id in both is left out. Ids to leave out need not exist: one list may serve many revisions.
-    """
-    exclude = np.unique(episode_ids(exclude_episodes or ())).tolist()
-    if episodes is None:
-        return None, exclude
-    keep = sorted(set(episode_ids(episodes).tolist()).difference(exclude))
-    if not keep:
-        raise EpisodeSelectionError(
-            "no episodes are left: episodes= is empty or exclude_episodes= names all of them"
-        )
-    return keep, []
+    episode_index: NDArray[np.int64]
+    length: NDArray[np.int64]
+    task_index: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.episode_index)
+
+    def only(self, keep: NDArray[np.bool_]) -> Table:
+        """Give the episodes that a mask keeps."""
+        return Table(self.episode_index[keep], self.length[keep], self.task_index[keep])
+
+    def without(self, ids: NDArray[np.int64]) -> Table:
+        """Give the episodes that are not named."""
+        return self.only(~np.isin(self.episode_index, ids))
+
+    def usable(self, reader: ChunkReader) -> Table:
+        """Give the episodes that hold a window."""
+        shortest = 1 if reader.space.tail == "clamp" else reader.chunk_size
+        return self.only(self.length >= shortest)
 
 
-def draw_sample(
-    dataset: Dataset,
-    *,
-    label: str,
-    exclude: Iterable[int],
-    action_key: str,
-    chunk_size: int,
-    n_samples: int,
-    seed: int,
-    nan: str,
-) -> Sample:
-    """Draw `n_samples` finite chunks from a dataset that messages call `label`.
-
-    Windows that hold NaN, infinity or null are passed over, and the sequence of draws goes on, so
-    the sample is the first `n_samples` finite windows of one endless, seeded sequence.
+def select_table(dataset: Dataset, selection: Selection, label: str, action_key: str) -> Table:
+    """Give the selected episodes of a dataset that has such a column.
 
     Raises
     ------
     DatasetFormatError
-        There is no such action column, or `nan` is ``"error"`` and a window is not finite.
+        There is no such action column.
     EpisodeSelectionError
-        No episode is left.
+        An episode or task is not there, or none is left.
+    """
+    if action_key not in dataset.columns:
+        raise DatasetFormatError(
+            f"there is no action column {action_key!r} in dataset {label}; it has: "
+            f"{', '.join(dataset.columns)}; choose one with action_key="
+        )
+    found = dataset.episodes
+    table = Table(found.episode_index, found.length, found.task_index)
+    missing = np.setdiff1d(selection.exclude, table.episode_index)
+    if len(missing):
+        raise EpisodeSelectionError(
+            f"exclude_episodes= names episode {missing[0]}, which is not in dataset {label}; it "
+            f"has {len(table)} episodes"
+        )
+    kept = table.without(np.array(selection.exclude, dtype=np.int64))
+    if len(table) and not len(kept):
+        raise EpisodeSelectionError(
+            f"no episodes are left: exclude_episodes= names all {len(table)} of dataset {label}"
+        )
+    if selection.tasks is None:
+        return kept
+    of_tasks = kept.only(np.isin(kept.task_index, _tasks(dataset, selection.tasks, label)))
+    if not len(of_tasks):
+        raise EpisodeSelectionError(
+            f"no episodes are left: none of those selected of dataset {label} has a task of "
+            f"{selection.tasks}"
+        )
+    return of_tasks
+
+
+def _tasks(dataset: Dataset, wanted: Iterable[int | str], label: str) -> list[int]:
+    """Give the numbers of tasks."""
+    by_text: dict[str, list[int]] = {}
+    for number, text in dataset.tasks.items():
+        by_text.setdefault(text, []).append(number)
+    found: list[int] = []
+    for task in wanted:
+        if isinstance(task, str) and task in by_text:
+            found += by_text[task]
+        elif not isinstance(task, str) and task in dataset.tasks:
+            found.append(task)
+        else:
+            known = [f"{number} {text!r}" for number, text in list(dataset.tasks.items())[:20]]
+            raise EpisodeSelectionError(
+                f"there is no task {task!r} in dataset {label}; there are: {', '.join(known)}"
+                f"{', …' if len(dataset.tasks) > len(known) else ''}"
+            )
+    return found
+
+
+def hold_out(
+    table: Table,
+    episodes: float | tuple[int, ...] | None,
+    draws: Draws,
+    reader: ChunkReader,
+    label: str,
+) -> tuple[Table, Table | None]:
+    """Set episodes aside: those to fit on, and those to try the tokenizer on.
+
+    Parameters
+    ----------
+    table : Table
+        All selected ones.
+    episodes : float or tuple of int, optional
+        Share of those that hold a window, rounded up, or their ids. None: none is set aside.
+    draws : Draws
+        Its seed says which.
+
+    Raises
+    ------
+    EpisodeSelectionError
+        An id is not there, or there are too few to set any aside.
+    """
+    if episodes is None:
+        return table, None
+    usable = table.usable(reader)
+    if isinstance(episodes, float):
+        count = math.ceil(episodes * len(usable))
+        rng = np.random.default_rng([draws.seed, 2])
+        held = np.sort(usable.episode_index)[rng.permutation(len(usable))[:count]]
+    else:
+        held = np.array(episodes, dtype=np.int64)
+        missing = np.setdiff1d(held, table.episode_index)
+        if len(missing):
+            raise EpisodeSelectionError(
+                f"validation_episodes= names episode {missing[0]}, which is not among those "
+                f"selected of dataset {label}"
+            )
+    aside = usable.only(np.isin(usable.episode_index, held))
+    fitted = table.without(held)
+    if not len(aside) or not len(fitted.usable(reader)):
+        raise EpisodeSelectionError(
+            f"validation_episodes={episodes} leaves {len(fitted.usable(reader))} episodes to fit "
+            f"on and {len(aside)} to try the tokenizer on, of {len(usable)} in dataset {label} "
+            f"that hold a window of chunk_size={draws.chunk_size}; both need one"
+        )
+    return fitted, aside
+
+
+def draw_sample(reader: ChunkReader, table: Table, draws: Draws, label: str) -> Sample:
+    """Draw finite chunks from a dataset that messages call `label`.
+
+    Windows that hold NaN, infinity or null are passed over, and the sequence of draws goes on, so
+    the sample is the first `n_samples` finite windows of one endless, seeded sequence; it ends
+    where each window is drawn once only.
+
+    Raises
+    ------
+    DatasetFormatError
+        A window is not finite, and that is an error.
     NoChunksError
         All episodes are too short, or none of the windows drawn is finite.
     """
-    table = select_table(dataset, exclude, label, action_key)
-    reader = ChunkReader(dataset, action_key, chunk_size)
-    limit = max(MAX_DRAWS_PER_CHUNK * n_samples, MIN_DRAWS)
-    want = {"chunk_size": chunk_size, "n_samples": n_samples, "seed": seed}
-    seen = _Seen(reader, nan, label)
-    drawn, batch = 0, n_samples
-    while seen.finite < n_samples and drawn < limit:
+    wanted = draws.n_samples
+    limit = max(MAX_DRAWS_PER_CHUNK * wanted, MIN_DRAWS)
+    seen = _Seen(reader, draws.nan, label)
+    drawn, batch = 0, wanted
+    while seen.finite < wanted and drawn < limit:
         try:
-            episode, start = sample_chunks(*table, **want, n_draws=drawn + batch)
+            episode, start = sample_chunks(
+                table.episode_index,
+                table.length,
+                task_index=table.task_index if draws.per == "task" else None,
+                chunk_size=draws.chunk_size,
+                n_samples=wanted,
+                seed=draws.seed,
+                per=draws.per,
+                replace=draws.replace,
+                tail=reader.space.tail,
+                n_draws=drawn + batch,
+            )
         except NoChunksError as error:
             raise NoChunksError(f"{error} (dataset {label})") from error
-        seen.look_at(episode[drawn:], start[drawn:], n_samples)
-        drawn += batch
+        if len(start) == drawn:  # every window has been drawn
+            break
+        seen.look_at(episode[drawn:], start[drawn:], wanted)
+        drawn = len(start)
         # As many further draws as the share of finite windows so far suggests.
-        suggested = (n_samples - seen.finite) * drawn // max(seen.finite, 1) + 1
-        batch = min(suggested, limit - drawn, max(n_samples, MIN_DRAWS))
+        suggested = (wanted - seen.finite) * drawn // max(seen.finite, 1) + 1
+        batch = min(suggested, limit - drawn, max(wanted, MIN_DRAWS))
     if not seen.finite:
         raise NoChunksError(
-            f"no action chunk can be drawn: all {drawn} windows of chunk_size={chunk_size} drawn "
-            f"from column {action_key!r} of dataset {label} hold NaN, infinity or null; choose "
-            "another column with action_key=, other episodes, or a smaller chunk_size"
+            f"no action chunk can be drawn: all {drawn} windows of chunk_size={draws.chunk_size} "
+            f"drawn from column {reader.space.action_key!r} of dataset {label} hold NaN, infinity "
+            "or null; choose another column with action_key=, other episodes, or a smaller "
+            "chunk_size"
         )
-    return seen.sample(n_samples, table, drawn)
+    return seen.sample(wanted, table, drawn)
 
 
 class _Seen:
@@ -222,9 +332,7 @@ class _Seen:
             back = np.argsort(order[good[order]], kind="stable")
             self.held.append(np.concatenate(blocks)[back])
 
-    def sample(
-        self, n_samples: int, table: tuple[NDArray[np.int64], NDArray[np.int64]], drawn: int
-    ) -> Sample:
+    def sample(self, n_samples: int, table: Table, drawn: int) -> Sample:
         """Give the first `n_samples` finite windows."""
         episode, start = (
             np.concatenate(parts)[:n_samples] for parts in zip(*self.places, strict=True)
@@ -241,24 +349,6 @@ class _Seen:
         )
 
 
-def select_table(
-    dataset: Dataset, exclude: Iterable[int], label: str, action_key: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Give ids and lengths of the episodes that are not left out, of a dataset with that column."""
-    if action_key not in dataset.columns:
-        raise DatasetFormatError(
-            f"there is no action column {action_key!r} in dataset {label}; it has: "
-            f"{', '.join(dataset.columns)}; choose one with action_key="
-        )
-    ids, lengths = dataset.episodes.episode_index, dataset.episodes.length
-    keep = ~np.isin(ids, list(exclude))
-    if len(ids) and not keep.any():
-        raise EpisodeSelectionError(
-            f"no episodes are left: exclude_episodes= names all {len(ids)} of dataset {label}"
-        )
-    return ids[keep], lengths[keep]
-
-
 def _not_finite(
     chunks: NDArray[np.float32],
     episode: NDArray[np.int64],
@@ -268,7 +358,7 @@ def _not_finite(
 ) -> DatasetFormatError:
     chunk, row, dim = np.argwhere(~np.isfinite(chunks))[0]
     return DatasetFormatError(
-        f"column {reader.action_key!r} holds NaN, infinity or null in episode {episode[chunk]}, "
-        f"frame {start[chunk] + row}, dim {dim} of dataset {label}; nan='skip' leaves such windows "
-        "out"
+        f"column {reader.space.action_key!r} holds NaN, infinity or null in episode "
+        f"{episode[chunk]}, frame {start[chunk] + row}, dim {dim} of dataset {label}; nan='skip' "
+        "leaves such windows out"
     )

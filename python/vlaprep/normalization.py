@@ -395,9 +395,19 @@ class Normalization:
         TokenizerFormatError
             The folder has no fit report, or one that is torn or from a newer vlaprep.
         """
-        report = read_report(Path(folder))
-        if not isinstance(report.get("normalization"), dict):
-            raise TokenizerFormatError(f"the fit report in {folder} has no normalization")
+        return cls.from_report(read_report(Path(folder)))
+
+    @classmethod
+    def from_report(cls, report: Mapping[str, Any]) -> Normalization:
+        """Read the normalisation in a report of `vlaprep.fit_report.read_report`.
+
+        Raises
+        ------
+        TokenizerFormatError
+            The report has none, or one from a newer vlaprep.
+        """
+        if not isinstance(report.get("normalization"), Mapping):
+            raise TokenizerFormatError("the fit report has no normalization")
         return cls.from_dict(report["normalization"])
 
     @classmethod

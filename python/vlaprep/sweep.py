@@ -6,7 +6,7 @@ once, block by block, and looks at every window that a training step may draw.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from vlaprep.dataset import Dataset
+    from vlaprep.fit_chunks import ChunkReader
     from vlaprep.normalization import Normalization
 
     _Ids = NDArray[np.int64]
@@ -99,12 +99,8 @@ class Windows:
 
     Parameters
     ----------
-    dataset : Dataset
-        Where they lie.
-    column : str
-        Column of the actions.
-    chunk_size : int
-        Frames of a window, the time horizon.
+    reader : ChunkReader
+        Where they lie, and what a window is.
     episode_index, length : int64 array, shape (E,)
         Episodes to look at, in the order of the dataset.
     num_threads : int, optional
@@ -114,18 +110,19 @@ class Windows:
     Examples
     --------
     >>> from vlaprep import open_dataset
+    >>> from vlaprep.action_space import ActionSpace
+    >>> from vlaprep.fit_chunks import ChunkReader
     >>> from vlaprep.sweep import Windows
     >>> dataset = open_dataset("tests/golden/lerobot_v30")
     >>> table = dataset.episodes
-    >>> windows = Windows(dataset, "action", 50, table.episode_index, table.length)
+    >>> reader = ChunkReader(dataset, ActionSpace("action"), 50)
+    >>> windows = Windows(reader, table.episode_index, table.length)
     >>> swept = windows.sweep(scale=10.0, ranges=True)
     >>> swept.windows, swept.low.shape, bool((swept.low <= swept.high).all())
     (1394, (50, 6), True)
     """
 
-    dataset: Dataset
-    column: str
-    chunk_size: int
+    reader: ChunkReader
     episode_index: _Ids
     length: _Ids
     num_threads: int | None = None
@@ -163,9 +160,10 @@ class Windows:
         ValueError
             If the actions have another width than `normalization`, or `scale` is not positive.
         """
+        horizon = self.reader.chunk_size
         tally: _Tally | None = None
         asked: dict[str, Any] = {
-            "chunk_size": self.chunk_size,
+            "chunk_size": horizon,
             "scale": scale,
             "num_threads": self.num_threads,
         }
@@ -173,16 +171,19 @@ class Windows:
             asked |= {"first_symbol": known.first, "known": known.known}
         for rows, ids, starts, lengths in self._blocks():
             normal = _normalized(rows, normalization)
-            tally = tally or _Tally((self.chunk_size, normal.shape[1]), ranges=ranges)
+            tally = tally or _Tally((horizon, normal.shape[1]), ranges=ranges)
             asked |= tally.seen
             tally.add(sweep_windows(normal, lengths, **asked), ids, starts)
-        return (tally or _Tally((self.chunk_size, 0), ranges=ranges)).result()
+        return (tally or _Tally((horizon, 0), ranges=ranges)).result()
 
     def _blocks(self) -> Iterator[tuple[NDArray[Any], _Ids, _Ids, _Ids]]:
         """Read rows, with id, first frame and length of each episode or piece of one."""
-        long_enough = self.length >= self.chunk_size
+        if not self.reader.space.by_row:
+            yield from self._alone()
+            return
+        long_enough = self.length >= self.reader.chunk_size
         ids, lengths = self.episode_index[long_enough], self.length[long_enough]
-        most = self._most_rows(ids)
+        most = max(BLOCK_VALUES // self._width(ids), 1)
         ends = np.cumsum(lengths)
         first = 0
         while first < len(ids):
@@ -193,33 +194,41 @@ class Windows:
             begin = int(ends[first] - lengths[first])
             stop = int(np.searchsorted(ends, begin + most, side="right"))
             some = slice(first, stop)
-            rows = self.dataset.read(self.column, ids[some])[self.column]
-            yield _matrix(rows), ids[some], np.zeros(stop - first, np.int64), lengths[some]
+            rows = self.reader.rows(ids[some])
+            yield rows, ids[some], np.zeros(stop - first, np.int64), lengths[some]
             first = stop
 
     def _pieces(
         self, episode: int, length: int, most: int
     ) -> Iterator[tuple[NDArray[Any], _Ids, _Ids, _Ids]]:
         """Read a long episode in pieces that overlap, so that each window lies in one of them."""
-        overlap = self.chunk_size - 1
+        overlap = self.reader.chunk_size - 1
         most = max(most, 2 * overlap)  # so that little is read twice
         for start in range(0, length - overlap, most - overlap):
             count = min(most, length - start)
-            rows = self.dataset.read_chunks([episode], [start], count, self.column)[0]
-            one = (np.array([value]) for value in (episode, start, count))
-            yield rows, *one
+            one = [np.array([value]) for value in (episode, start, count)]
+            yield replace(self.reader, chunk_size=count).read(one[0], one[1])[0], *one
 
-    def _most_rows(self, ids: _Ids) -> int:
+    def _alone(self) -> Iterator[tuple[NDArray[Any], _Ids, _Ids, _Ids]]:
+        """Read each window on its own, where windows do not share what their rows are."""
+        horizon = self.reader.chunk_size
+        beyond = 0 if self.reader.space.tail == "clamp" else horizon - 1
+        counts = np.maximum(self.length - beyond, 0)
+        ends = np.cumsum(counts)
+        most = max(BLOCK_VALUES // (horizon * self._width(self.episode_index[counts > 0])), 1)
+        for first in range(0, int(ends[-1]) if len(ends) else 0, most):
+            numbers = np.arange(first, min(first + most, int(ends[-1])))
+            episode = np.searchsorted(ends, numbers, side="right")
+            ids, starts = self.episode_index[episode], numbers - (ends - counts)[episode]
+            chunks = self.reader.read(ids, starts)
+            rows = chunks.reshape(-1, chunks.shape[2])
+            yield rows, ids, starts, np.full(len(ids), horizon, dtype=np.int64)
+
+    def _width(self, ids: _Ids) -> int:
         if not len(ids):
             return 1
-        width: int = self.dataset.read_chunks(ids[:1], [0], 1, self.column).shape[2]
-        return max(BLOCK_VALUES // max(width, 1), 1)
-
-
-def _matrix(rows: NDArray[Any]) -> NDArray[Any]:
-    """Make what was read what chunks of it would be."""
-    rows = rows if rows.ndim == 2 else rows[:, None]
-    return rows.astype(np.float32, copy=False)
+        one = replace(self.reader, chunk_size=1).read(ids[:1], np.zeros(1, dtype=np.int64))
+        return max(int(one.shape[2]), 1)
 
 
 def _normalized(rows: NDArray[Any], normalization: Normalization | None) -> NDArray[Any]:
