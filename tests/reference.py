@@ -90,6 +90,45 @@ def draws(
     return picks[:n_samples]
 
 
+def draws_by_turns(
+    episodes: Iterable[tuple[int, int, int]],
+    *,
+    chunk_size: int,
+    n_draws: int,
+    seed: int,
+    per: str,
+    replace: bool,
+    tail: str,
+    per_visit: int = 1,
+) -> list[tuple[int, int]]:
+    """(episode, start) of draws from groups that take turns, by lists of windows and plain loops.
+
+    `episodes` are (id, length, task). Where a window is not drawn twice, the first of those left in
+    its group takes its place.
+    """
+    rng = np.random.default_rng(seed)
+    groups: dict[int, list[tuple[int, int]]] = {}
+    for episode, length, task in sorted(episodes):
+        key = {"episode": episode, "frame": 0, "task": task}[per]
+        end = length if tail == "clamp" else length - chunk_size + 1
+        groups.setdefault(key, []).extend((episode, start) for start in range(end))
+    ascending = [groups[key] for key in sorted(groups)]
+    order = [ascending[i] for i in rng.permutation(len(ascending))]
+    dealt = [0] * len(order)
+    picks: list[tuple[int, int]] = []
+    while len(picks) < n_draws and any(k < len(g) for k, g in zip(dealt, order, strict=True)):
+        for i, windows in enumerate(order):
+            times = per_visit if replace and windows else 0
+            picks += [windows[rng.integers(0, len(windows))] for _ in range(times)]
+            if not replace and dealt[i] < len(windows):
+                k = dealt[i]
+                j = rng.integers(k, len(windows))
+                picks.append(windows[j])
+                windows[j] = windows[k]
+                dealt[i] += 1
+    return picks[:n_draws]
+
+
 def dct(chunks: Array) -> Array:
     """Orthonormal DCT-II over time of ``(N, H, D)`` chunks, in float64."""
     return np.asarray(scipy.fft.dct(np.asarray(chunks, np.float64), axis=1, norm="ortho"))

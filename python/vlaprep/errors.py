@@ -43,7 +43,7 @@ class EpisodeSelectionError(VlaprepError, ValueError):
 
 
 class NoChunksError(VlaprepError, ValueError, RuntimeError):
-    """No action chunk can be drawn: every episode is too short, or every window holds NaN."""
+    """No action chunk can be drawn, or fewer than wanted: short episodes, or windows with NaN."""
 
 
 class VocabularyError(VlaprepError, ValueError, AssertionError):
