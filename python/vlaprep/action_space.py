@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from vlaprep.dataset import Dataset
+    from vlaprep.sampling import Tail
 
     Dims: TypeAlias = "Iterable[str | int | range | slice] | str"
 
@@ -57,7 +58,7 @@ class ActionSpace:
     dims: tuple[int, ...] | None = None
     relative: tuple[int, ...] = ()
     names: tuple[str, ...] | None = None
-    tail: str = "exclude"
+    tail: Tail = "exclude"
     max_action_dim: int | None = None
 
     @property
@@ -110,7 +111,7 @@ class ActionRequest:
     dims: tuple[str | int, ...] | None
     relative: tuple[str | int, ...] | None
     absolute: tuple[str | int, ...] | None
-    tail: str
+    tail: Tail
     max_action_dim: int | None
 
     @classmethod
@@ -122,7 +123,7 @@ class ActionRequest:
         dims: Dims | None = None,
         relative: Dims | None = None,
         absolute: Dims | None = None,
-        tail: str = "exclude",
+        tail: Tail = "exclude",
         max_action_dim: int | None = None,
     ) -> ActionRequest:
         """Check what needs no dataset, and bring it to normal form."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from vlaprep.action_space import Dims
     from vlaprep.normalization import Normalization
+    from vlaprep.sampling import Per, Tail
 
 __all__ = ["fit_fast_tokenizer"]
 
@@ -44,9 +45,9 @@ def fit_fast_tokenizer(
     episodes: Iterable[int] | None = None,
     exclude_episodes: Iterable[int] | None = None,
     tasks: Iterable[int | str] | int | str | None = None,
-    per: str = "episode",
+    per: Per = "episode",
     replace: bool = True,
-    tail: str = "exclude",
+    tail: Tail = "exclude",
     dims: Dims | None = None,
     relative: Dims | None = None,
     absolute: Dims | None = None,

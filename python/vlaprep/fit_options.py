@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from vlaprep.action_space import ActionRequest, ActionSpace
+    from vlaprep.sampling import Per
 
 __all__ = ["Draws", "FitPlan", "Held", "Scaling"]
 
@@ -37,7 +38,7 @@ class Draws:
     n_samples: int
     chunk_size: int
     seed: int
-    per: str
+    per: Per
     replace: bool
     nan: str
 
