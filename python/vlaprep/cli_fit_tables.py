@@ -38,6 +38,7 @@ def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> 
         "normalised": _normalised(result["normalization"]),
         "tried on": _trial(result["validation"]),
         "error": _error(result["validation"]),
+        "over budget": _over_budget(result["over_budget"]),
         "folder": result["folder"],
     }
     found = "found in the cache" if result["cached"] else "fitted now"
@@ -98,6 +99,10 @@ def _trial(trial: Mapping[str, Any] | None) -> str:
         return "nothing"
     kind = "held-out episodes" if trial["held_out"] else "the same episodes: none was left out"
     return f"{trial['chunks']:,} chunks of {trial['episodes']:,} {kind}"
+
+
+def _over_budget(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%} of those chunks take more tokens than allowed"
 
 
 def _error(trial: Mapping[str, Any] | None) -> str:
