@@ -10,19 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.action_space import ActionRequest
 from vlaprep.advice_statistics import MAX_RANGE, estimate_tokens, scale_statistics, transform
-from vlaprep.fit_options import Draws, FitPlan, Held, Scaling
+from vlaprep.fit_options import FitPlan
 from vlaprep.fit_source import Selection, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from numpy.typing import NDArray
 
+    from vlaprep.action_space import Dims
     from vlaprep.advice_statistics import ScaleStatistics
     from vlaprep.normalization import Normalization
+    from vlaprep.sampling import Per, Tail
 
 __all__ = ["Advice", "ScaleAdvice", "advise_tokenizer"]
 
@@ -176,6 +177,17 @@ def advise_tokenizer(
     revision: str | None = None,
     episodes: Iterable[int] | None = None,
     exclude_episodes: Iterable[int] | None = None,
+    tasks: Iterable[int | str] | int | str | None = None,
+    per: Per = "episode",
+    replace: bool = True,
+    tail: Tail = "exclude",
+    dims: Dims | None = None,
+    relative: Dims | None = None,
+    absolute: Dims | None = None,
+    state_key: str = "observation.state",
+    convention: str | None = None,
+    normalization_mode: str | None = None,
+    statistics: str | PathLike[str] | Mapping[str, Any] | Normalization = "sample",
     nan: str = "skip",
     scales: Iterable[float] = SCALES,
     vocab_sizes: Iterable[int] = VOCAB_SIZES,
@@ -192,7 +204,8 @@ def advise_tokenizer(
     Parameters
     ----------
     dataset_repo_id, dataset_root, n_samples, chunk_size, seed, action_key, revision, episodes, \
-exclude_episodes, nan, num_threads
+exclude_episodes, tasks, per, replace, tail, dims, relative, absolute, state_key, convention, \
+normalization_mode, statistics, nan, num_threads
         As in `vlaprep.fit_fast_tokenizer`.
     scales : iterable of float
         Scales to look at.
@@ -239,17 +252,23 @@ exclude_episodes, nan, num_threads
     >>> advice.scale, advice.vocab_size
     (20.0, 512)
     """
-    plan = FitPlan(
-        draws=Draws(index(n_samples), index(chunk_size), index(seed), "episode", True, nan),
-        actions=ActionRequest.of(action_key),
-        scaling=Scaling.of(None, None, "sample", action_key),
-        held=Held.of(0, None),
-        scale=10.0,
-        vocab_size=1024,
-        max_token_length=10_000,
-        alphabet="bytes",
-        compatible=False,
-        coverage="sample",
+    plan = FitPlan.of(
+        n_samples=n_samples,
+        chunk_size=chunk_size,
+        seed=seed,
+        action_key=action_key,
+        per=per,
+        replace=replace,
+        tail=tail,
+        dims=dims,
+        relative=relative,
+        absolute=absolute,
+        state_key=state_key,
+        max_action_dim=None,
+        convention=convention,
+        normalization_mode=normalization_mode,
+        statistics=statistics,
+        nan=nan,
     )
     grid = _ascending("scales", map(float, scales))
     sizes = _ascending("vocab_sizes", map(index, vocab_sizes))
@@ -260,7 +279,7 @@ exclude_episodes, nan, num_threads
         dataset_repo_id,
         dataset_root,
         revision,
-        Selection.of(episodes, exclude_episodes),
+        Selection.of(episodes, exclude_episodes, tasks),
         num_threads,
     )
     dataset = source.open()
@@ -274,13 +293,13 @@ exclude_episodes, nan, num_threads
         _advise_scale(scale, scale_statistics(chunks, fine, unit, scale), sizes, norm)
         for scale in grid
     )
-    names = dataset.feature_names(action_key) or []
+    width = sample.shape[2]
     scale, vocab_size, reason = _recommend(found, sizes, max_error, max_tokens)
     return Advice(
         dataset=source.label,
         action_key=action_key,
         dims=tuple(
-            names if len(names) == len(norm.lo) else map(str, range(len(norm.lo))),
+            norm.dim_names or map(str, range(width)),
         ),
         chunks=len(chunks),
         chunk_size=plan.draws.chunk_size,
@@ -316,7 +335,8 @@ def _advise_scale(
     guessed, sure = merges > 0, merges >= FEW_MERGES
     low = np.maximum(tokens * np.where(sure, TOKENS_LOW, 0), stats.words)
     high = np.minimum(tokens * np.where(sure, TOKENS_HIGH, np.inf), stats.bytes)
-    width = norm.unnormalize(np.ones(norm.action_dim)) - norm.unnormalize(np.zeros(norm.action_dim))
+    dims = len(stats.square_error)
+    width = norm.unnormalize(np.ones(dims)) - norm.unnormalize(np.zeros(dims))
     units = stats.square_error * width**2
     return ScaleAdvice(
         scale=scale,

@@ -138,7 +138,8 @@ def _over(budget: int | None, trial: Mapping[str, Any] | None) -> float | None:
     if budget is None or trial is None:
         return None
     lengths = trial["tokens"]["chunks_by_length"].items()
-    return sum(count for length, count in lengths if int(length) > budget) / trial["chunks"]
+    over: int = sum(count for length, count in lengths if int(length) > budget)
+    return over / int(trial["chunks"])
 
 
 def _outlook(path: Path, table: EpisodeTable, recompute: bool) -> dict[str, Any]:
