@@ -113,10 +113,18 @@ def test_normalisation_is_stored_or_sampled_or_none(root: Path, folder: Path) ->
     assert (stored.normalization, sampled.normalization) == ("stored", "sample")
     of_two = vlaprep.audit_tokenizer(folder, root, episodes=[0, 1])
     assert sampled.runs.tolist() == of_two.runs.tolist(), "the fit drew the same"
-    (folder / "fit_report.json").unlink()
+    (folder / "fit_report.json").unlink()  # as in a folder that save_pretrained wrote
+    assert vlaprep.audit_tokenizer(folder, root, **options) == of_two, "the processor knows it too"
+    path = folder / "processor_config.json"
+    config = json.loads(path.read_text())
+    for bad in ([], {"convention": "pi052"}, {**config["normalization"], "lo": "x"}):
+        path.write_text(json.dumps({**config, "normalization": bad}))
+        with pytest.raises(TokenizerFormatError, match=r"cannot read .*processor_config\.json: "):
+            vlaprep.audit_tokenizer(folder, root)
+    path.write_text(json.dumps({**config, "normalization": None}))
     again = vlaprep.audit_tokenizer(folder, root, **options)
     assert again == sampled
-    with pytest.raises(TokenizerFormatError, match=r"no fit_report\.json"):
+    with pytest.raises(TokenizerFormatError, match=r"no normalization is stored in .*='sample'"):
         vlaprep.audit_tokenizer(folder, root, normalization="stored")
     raw = vlaprep.audit_tokenizer(folder, root, normalization="none")
     assert raw.unencodable > 0

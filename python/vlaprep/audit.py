@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "EpisodeAudit", "audit_tokenizer", "encodable_symbols"]
 
 NORMALIZATIONS = ("auto", "stored", "sample", "none")
+_CONFIG = "processor_config.json"
 
 
 @dataclass(frozen=True)
@@ -139,9 +140,8 @@ def encodable_symbols(folder: str | PathLike[str]) -> tuple[ActionCodec, Symbols
         It cannot be loaded, or can encode nothing.
     """
     codec = ActionCodec.from_pretrained(Path(folder))
-    config = json.loads((Path(folder).expanduser() / "processor_config.json").read_text("utf-8"))
     spells = codec._engine.spells()
-    if config.get("max_token") is not None and codec.max_token is not None:
+    if _config(Path(folder)).get("max_token") is not None and codec.max_token is not None:
         spells = spells[: codec.max_token - codec.min_token + 1]
     if not spells.any():
         raise TokenizerFormatError(f"the vocabulary of {folder} can spell no coefficient at all")
@@ -285,9 +285,32 @@ def _normalization(
         return "given", wanted
     if wanted == "none":
         return wanted, None
-    if wanted == "stored" or (wanted == "auto" and (folder / REPORT_NAME).exists()):
-        return "stored", Normalization.from_pretrained(folder)
+    if wanted != "sample" and (stored := _stored(folder)):
+        return "stored", stored
+    if wanted == "stored":
+        raise TokenizerFormatError(
+            f"no normalization is stored in {folder}, neither in {REPORT_NAME} nor in {_CONFIG}; "
+            "take that of a sample (normalization='sample'), or pass one"
+        )
     return "sample", fit_normalization(draw_sample(dataset, nan="skip", **draw))
+
+
+def _stored(folder: Path) -> Normalization | None:
+    """Read what the fit wrote, or a processor that was saved elsewhere since."""
+    if (folder / REPORT_NAME).exists():
+        return Normalization.from_pretrained(folder)
+    stored = _config(folder).get("normalization")
+    if stored is None:
+        return None
+    try:
+        return Normalization.from_dict(stored)
+    except (TokenizerFormatError, AttributeError) as error:  # AttributeError: it is no object
+        raise TokenizerFormatError(f"cannot read {folder / _CONFIG}: {error}") from error
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder.expanduser() / _CONFIG).read_text("utf-8"))
+    return config
 
 
 def _by_episode(
