@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +105,14 @@ def test_a_published_folder_is_read_for_what_its_vocabulary_spells(
     assert codec.scale == 20.0
     assert known.first == fast.first
     assert known.known.tolist() == fast.known.tolist()
+    # The package raises where its unknown token is none of the vocabulary.
+    other["model"]["unk_token"] = "no such entry"
+    (slow / "bpe_tokenizer" / "tokenizer.json").write_text(json.dumps(other))
+    codec, known = encodable_symbols(slow)
+    assert known.known.tolist() == fast.known.tolist()
+    far = np.full((1, HORIZON, 3), 20.0)
+    with pytest.raises(TokenizerFormatError, match="cannot encode chunk 0: Unk token"):
+        replace(codec, on_range="published").encode_batch(far)
 
 
 def test_normalisation_is_stored_or_sampled_or_none(root: Path, folder: Path) -> None:
