@@ -361,6 +361,8 @@ def test_windows_that_are_not_finite_are_left_out_or_refused(
         ({"scales": [1e12]}, "scale"),
         ({"vocab_sizes": []}, "vocab_sizes must be positive numbers, got none"),
         ({"vocab_sizes": [-1]}, "vocab_sizes must be positive numbers, got -1"),
+        ({"vocab_sizes": [512, 2**20 + 1]}, "vocab_sizes must be at most 1048576, got 1048577"),
+        ({"vocab_sizes": [10**20]}, "vocab_sizes must be at most 1048576"),
         ({"max_error": 0}, "max_error must be a positive number"),
         ({"max_tokens": math.nan}, "max_tokens must be a positive number"),
         ({"n_samples": 0}, "n_samples must be at least 1"),

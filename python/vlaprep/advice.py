@@ -28,6 +28,8 @@ __all__ = ["Advice", "ScaleAdvice", "advise_tokenizer"]
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0)
 VOCAB_SIZES = (256, 512, 1024, 2048, 4096)
+MAX_VOCABULARY = 1 << 20
+"""What a fit takes."""
 TOKENS_LOW, TOKENS_HIGH = 1 / 1.35, 1 / 0.85
 """Nine in ten fits needed between so many times the estimate, and so many times it."""
 FEW_MERGES = 8
@@ -254,6 +256,8 @@ exclude_episodes, nan, num_threads
     )
     grid = _ascending("scales", map(float, scales))
     sizes = _ascending("vocab_sizes", map(index, vocab_sizes))
+    if sizes[-1] > MAX_VOCABULARY:
+        raise ValueError(f"vocab_sizes must be at most {MAX_VOCABULARY}, got {sizes[-1]}")
     for name, wanted in (("max_error", max_error), ("max_tokens", max_tokens)):
         if wanted is not None and not (math.isfinite(wanted) and wanted > 0):
             raise ValueError(f"{name} must be a positive number, got {wanted}")
