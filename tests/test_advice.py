@@ -433,6 +433,10 @@ def test_the_command_says_when_nothing_fits_and_when_it_fails(root: Path) -> Non
     ran = run("fit", root, *FEW, "--max-error", "1e-6")
     assert ran.exit_code == 0
     assert "none to recommend" in ran.stderr
+    unseen = run("fit", root, *FEW, "--alphabet", "symbols", "--scale", "50", "--coverage", "all")
+    assert unseen.exit_code == 0
+    assert "it does not look at --scale, --alphabet, --coverage" in unseen.stderr
+    assert "does not look at" not in ran.stderr
     failed = run("fit", root, *FEW, "--scales", "0")
     assert failed.exit_code == 1
     assert "scales must be positive" in failed.stderr

@@ -66,6 +66,8 @@ def test_debug_shows_the_traceback(debug: dict[str, Any], tmp_path: Path) -> Non
         ["fit", "x", "--n-samples", "0"],
         ["fit", "x", "--nan", "keep"],
         ["fit", "x", "--max-error", "0.1"],
+        ["fit", "x", "--scales", "5"],
+        ["fit", "x", "--vocab-sizes", "512"],
         ["fit", "x", "--advise", "--scales", "5,ten"],
         ["fit", "x", "--advise", "--vocab-sizes", "512.5"],
         ["inspect", "x", "--no-stats", "--column", "action"],

@@ -25,10 +25,13 @@ from vlaprep.cli_options import (
     NaN,
     Normalized,
     RevisionOption,
+    ScalesOption,
     ThreadsOption,
     Ties,
+    VocabSizesOption,
     ids_of,
     numbers_of,
+    options_of,
 )
 from vlaprep.cli_push import push
 from vlaprep.cli_session import FOUND
@@ -223,12 +226,8 @@ def fit(
             "--vocab-sizes would make of these data.",
         ),
     ] = False,
-    scales: Annotated[
-        str, typer.Option(metavar="LIST", help="Scales that --advise looks at.")
-    ] = "5,10,20,50,100",
-    vocab_sizes: Annotated[
-        str, typer.Option(metavar="LIST", help="Vocabularies that --advise looks at.")
-    ] = "256,512,1024,2048,4096",
+    scales: ScalesOption = None,
+    vocab_sizes: VocabSizesOption = None,
     max_error: Annotated[
         float | None,
         typer.Option(help="Wanted of --advise: at most this RMSE of normalised actions."),
@@ -268,14 +267,28 @@ def fit(
         "num_threads": num_threads,
     }
     wanted: dict[str, Any] = {"max_error": max_error, "max_tokens": max_tokens}
-    if not advise and any(value is not None for value in wanted.values()):
-        raise typer.BadParameter("--max-error and --max-tokens are for --advise")
+    wanted |= {"scales": numbers_of(scales, float), "vocab_sizes": numbers_of(vocab_sizes, int)}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    if wanted and not advise:
+        raise typer.BadParameter(f"{options_of(wanted)}: for --advise alone")
     if advise:
-        wanted |= {"scales": numbers_of(scales, float), "vocab_sizes": numbers_of(vocab_sizes, int)}
+        unseen = {
+            "scale": scale != 10.0,
+            "vocab_size": vocab_size != 1024,
+            "alphabet": alphabet is not Alphabet.bytes,
+            "coverage": coverage is not Coverage.sample,
+            "base_tokenizer_name": base_tokenizer_name is not None,
+        }
         with open_session("fit", as_json=as_json, debug=debug) as session:
             from vlaprep.advice import advise_tokenizer
             from vlaprep.advice_tables import advice_tables
 
+            if any(unseen.values()):
+                names = options_of(name for name, given in unseen.items() if given)
+                session.warn(
+                    "--advise is for the published format, its --scales and its --vocab-sizes; "
+                    f"it does not look at {names}"
+                )
             session.say(f"looking at chunks of {dataset}")
             advice = advise_tokenizer(**data, **wanted).to_dict()
             session.finish({"dataset": dataset, "advice": advice}, advice_tables(advice))
