@@ -77,6 +77,12 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
 
 
+def test_json_without_a_stdout_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(OSError, match="stdout is closed"):
+        cli_session.Session("audit", as_json=True).finish({})
+
+
 def test_usage_errors_of_the_executable_go_to_stderr() -> None:
     ran = execute("speed")
     assert (ran.returncode, ran.stdout) == (2, "")
