@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +189,15 @@ def test_what_cannot_be_covered_is_said(root: Path, tmp_path: Path, monkeypatch:
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
     with pytest.raises(VocabularyError, match="vocab_size"):
         fit(root, tmp_path / "cache", coverage="all", vocab_size=20)
+
+
+def test_a_range_that_no_vocabulary_holds_takes_no_memory(root: Path, tmp_path: Path) -> None:
+    tracemalloc.start()
+    with pytest.raises(VocabularyError, match=r"scale 1e\+08, are more than the 55295 that"):
+        fit(root, tmp_path / "cache", coverage="all", scale=1e8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 25
 
 
 def test_symbols_of_many_chunks(monkeypatch: Any) -> None:
