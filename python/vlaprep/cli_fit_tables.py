@@ -38,6 +38,7 @@ def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> 
         "normalised": _normalised(result["normalization"]),
         "tried on": _trial(result["validation"]),
         "error": _error(result["validation"]),
+        "exact": _exact(result["validation"]),
         "over budget": _over_budget(result["over_budget"]),
         "folder": result["folder"],
     }
@@ -97,20 +98,23 @@ def _normalised(norm: Mapping[str, Any]) -> str:
 def _trial(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return "nothing"
-    kind = "held-out episodes" if trial["held_out"] else "the same episodes: none was left out"
+    kind = "held-out episodes" if trial["held_out"] else "the episodes fitted on"
     return f"{trial['chunks']:,} chunks of {trial['episodes']:,} {kind}"
 
 
 def _over_budget(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%} of those chunks take more tokens than allowed"
+    return "" if share is None else f"{share:.1%} of those chunks"
 
 
 def _error(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return ""
     worst = max(trial["normalized"]["rmse_by_dim"])
-    return (
-        f"RMSE {trial['normalized']['rmse']:.4f} of normalised actions, {worst:.4f} in the worst "
-        f"dim; {trial['exact_symbols']:.2%} of coefficients exact; at most "
-        f"{trial['tokens']['max']} tokens a chunk"
-    )
+    return f"RMSE {trial['normalized']['rmse']:.4f} normalised, {worst:.4f} in the worst dim"
+
+
+def _exact(trial: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return ""
+    longest = trial["tokens"]["max"]
+    return f"{trial['exact_symbols']:.2%} of coefficients; at most {longest} tokens a chunk"

@@ -528,10 +528,10 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         if self.normalization is None:
             raise TokenizerFormatError("this tokenizer has no normalization to check: fit it anew")
-        if Codec is None:
-            raise ImportError("to check a normalization needs vlaprep: pip install vlaprep")
-        from vlaprep.normalization import Normalization
-
+        try:  # what this file imports elsewhere, transformers asks for where it is loaded
+            from vlaprep.normalization import Normalization
+        except ImportError as error:
+            raise ImportError("to check a normalization, pip install vlaprep") from error
         return Normalization.from_dict(self.normalization).differences(stats_or_config)
 
     def _check_shape(self, horizon: int, dim: int) -> None:
