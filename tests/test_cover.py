@@ -200,11 +200,12 @@ def test_a_range_that_no_vocabulary_holds_takes_no_memory(root: Path, tmp_path: 
     assert peak < 1 << 25
 
 
-def test_symbols_of_many_chunks(monkeypatch: Any) -> None:
+def test_symbols_of_many_chunks(monkeypatch: Any, golden: Path) -> None:
     monkeypatch.setattr(fit_cover, "_BLOCK", 3)
     chunks = np.random.default_rng(0).normal(size=(10, 4, 2)).astype(np.float32)
     norm = vlaprep.Normalization.fit(chunks)
     want, _ = reference.dct_quantize(norm.normalize(chunks), 10.0)
     nowhere = np.zeros(10, dtype=np.int64)
-    drawn = DrawnChunks(None, nowhere, nowhere, chunks)  # type: ignore[arg-type]
+    reader = ChunkReader(vlaprep.open_dataset(golden / "lerobot_v30"), ActionSpace("action"), 4)
+    drawn = DrawnChunks(reader, nowhere, nowhere, chunks)
     assert fit_cover.symbols_of(drawn, 10.0, norm).tolist() == sorted(set(want.ravel()))
