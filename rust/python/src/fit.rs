@@ -3,9 +3,7 @@
 use numpy::Element;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use vlaprep_core::Result;
-use vlaprep_core::fast::{Alphabet, Chunks, Counting, Fit, Measuring, Trained, Trainer, Words};
-use vlaprep_core::parallel::Interrupt;
+use vlaprep_core::fast::{Alphabet, Chunks, Fit, Pass, Trained, Trainer, Words};
 
 use crate::arrays::{self, FloatInput, Input};
 use crate::{gate, threads};
@@ -171,39 +169,11 @@ pub(crate) fn fit_bpe(
     Ok((fitted.min_token, fitted.max_token, tokens, merges))
 }
 
-/// What looks at all blocks.
-trait Pass: Send {
-    fn add<T: Copy + Into<f64> + Sync>(
-        &mut self,
-        block: Chunks<'_, T>,
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<()>;
-}
-
-impl Pass for Measuring {
-    fn add<T: Copy + Into<f64> + Sync>(
-        &mut self,
-        block: Chunks<'_, T>,
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<()> {
-        self.add(block, threads, interrupt)
-    }
-}
-
-impl Pass for Counting {
-    fn add<T: Copy + Into<f64> + Sync>(
-        &mut self,
-        block: Chunks<'_, T>,
-        threads: usize,
-        interrupt: &Interrupt<'_>,
-    ) -> Result<()> {
-        self.add(block, threads, interrupt)
-    }
-}
-
-fn pass(blocks: &Bound<'_, PyAny>, to: &mut impl Pass, num_threads: Option<usize>) -> PyResult<()> {
+fn pass(
+    blocks: &Bound<'_, PyAny>,
+    to: &mut (impl Pass + Send),
+    num_threads: Option<usize>,
+) -> PyResult<()> {
     for block in arrays::blocks(blocks)? {
         match FloatInput::new("blocks", &block?, 3)? {
             FloatInput::Single(block) => add(blocks.py(), &block, to, num_threads)?,
@@ -216,7 +186,7 @@ fn pass(blocks: &Bound<'_, PyAny>, to: &mut impl Pass, num_threads: Option<usize
 fn add<T: Copy + Into<f64> + Sync + Element>(
     py: Python<'_>,
     block: &Input<'_, T>,
-    to: &mut impl Pass,
+    to: &mut (impl Pass + Send),
     num_threads: Option<usize>,
 ) -> PyResult<()> {
     let block = Chunks {

@@ -70,6 +70,17 @@ pub struct Fitted {
     pub trained: Trained,
 }
 
+/// What all chunks of a fit go through, block by block.
+pub trait Pass {
+    /// Looks at some chunks.
+    fn add<T: Copy + Into<f64> + Sync>(
+        &mut self,
+        block: Chunks<'_, T>,
+        threads: usize,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()>;
+}
+
 /// The first pass: between which whole numbers do the coefficients lie?
 #[derive(Debug)]
 pub struct Measuring {
@@ -122,9 +133,8 @@ impl Fit {
     }
 }
 
-impl Measuring {
-    /// Looks at some chunks.
-    pub fn add<T: Copy + Into<f64> + Sync>(
+impl Pass for Measuring {
+    fn add<T: Copy + Into<f64> + Sync>(
         &mut self,
         block: Chunks<'_, T>,
         threads: usize,
@@ -143,7 +153,9 @@ impl Measuring {
         }
         Ok(())
     }
+}
 
+impl Measuring {
     /// Goes on to the second pass, over the same chunks in any order and in any blocks.
     pub fn finish(self) -> Result<Counting> {
         let Self { fit, chunks, range } = self;
@@ -178,9 +190,8 @@ impl Measuring {
     }
 }
 
-impl Counting {
-    /// Counts the words of some chunks.
-    pub fn add<T: Copy + Into<f64> + Sync>(
+impl Pass for Counting {
+    fn add<T: Copy + Into<f64> + Sync>(
         &mut self,
         block: Chunks<'_, T>,
         threads: usize,
@@ -198,7 +209,9 @@ impl Counting {
             part.count_words(&fit, range, corpus, interrupt)
         })
     }
+}
 
+impl Counting {
     /// Learns from the words.
     pub fn train(mut self, interrupt: &Interrupt<'_>) -> Result<Fitted> {
         if self.missing > 0 {

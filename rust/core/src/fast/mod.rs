@@ -21,7 +21,7 @@ pub use bpe::{Status, Trained, Trainer, Words};
 pub use codec::{Codec, Decoded, Encoded, Padded, Settings};
 pub use cosine::LONGEST;
 pub use dct::{Dct, Idct};
-pub use fit::{Alphabet, Chunks, Counting, Fit, Fitted, Measuring};
+pub use fit::{Alphabet, Chunks, Counting, Fit, Fitted, Measuring, Pass};
 pub use lanes::Simd;
 pub use quantize::dct_quantize;
 pub use range::OnRange;
