@@ -225,6 +225,7 @@ BUILT_IN: dict[str, tuple[type[Exception], ...]] = {
     "TokenizerFormatError": (ValueError,),
     "TokenizerNotFoundError": (ValueError, FileNotFoundError),
     "FitFailedElsewhereError": (RuntimeError,),
+    "FitGateError": (ValueError, RuntimeError),
     "WaitTimeoutError": (TimeoutError, RuntimeError),
     "RanksDisagreeError": (RuntimeError,),
 }

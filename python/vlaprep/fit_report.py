@@ -83,7 +83,8 @@ def read_report(folder: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``signature``, ``inputs``, ``draws``, ``normalization``, ``tokens`` and ``files``.
+        ``signature``, ``inputs``, ``draws``, ``actions``, ``normalization``, ``tokens``,
+        ``reconstruction``, ``validation`` and ``files``.
 
     Raises
     ------
