@@ -38,6 +38,7 @@ def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> 
         "normalised": _normalised(result["normalization"]),
         "tried on": _trial(result["validation"]),
         "error": _error(result["validation"]),
+        "exact": _exact(result["validation"]),
         "folder": result["folder"],
     }
     found = "found in the cache" if result["cached"] else "fitted now"
@@ -106,8 +107,11 @@ def _error(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return ""
     worst = max(trial["normalized"]["rmse_by_dim"])
-    return (
-        f"RMSE {trial['normalized']['rmse']:.4f} of normalised actions, {worst:.4f} in the worst "
-        f"dim; {trial['exact_symbols']:.2%} of coefficients exact; at most "
-        f"{trial['tokens']['max']} tokens a chunk"
-    )
+    return f"RMSE {trial['normalized']['rmse']:.4f} of normalised actions, {worst:.4f} in the worst dim"
+
+
+def _exact(trial: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return ""
+    share, most = trial["exact_symbols"], trial["tokens"]["max"]
+    return f"{share:.2%} of coefficients; at most {most} tokens a chunk"
