@@ -106,8 +106,9 @@ def _trial(trial: Mapping[str, Any] | None) -> str:
 def _error(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return ""
-    worst = max(trial["normalized"]["rmse_by_dim"])
-    return f"RMSE {trial['normalized']['rmse']:.4f} of normalised actions, {worst:.4f} in the worst dim"
+    errors = trial["normalized"]
+    worst = max(errors["rmse_by_dim"])
+    return f"RMSE {errors['rmse']:.4f} of normalised actions, {worst:.4f} in the worst dim"
 
 
 def _exact(trial: Mapping[str, Any] | None) -> str:
