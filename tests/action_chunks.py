@@ -44,7 +44,7 @@ class Tensor:
 
     def __init__(self, array: np.ndarray, ready: tuple[str, ...] = ()) -> None:
         self.array, self.ready = array, ready
-        self.dtype = f"torch.{array.dtype}"
+        self.dtype, self.ndim = f"torch.{array.dtype}", array.ndim
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         raise TypeError("can't convert cuda bfloat16 tensor that requires grad to numpy")

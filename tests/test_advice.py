@@ -368,6 +368,8 @@ def test_windows_that_are_not_finite_are_left_out_or_refused(
         ({"scales": [1e12]}, "scale"),
         ({"vocab_sizes": []}, "vocab_sizes must be positive numbers, got none"),
         ({"vocab_sizes": [-1]}, "vocab_sizes must be positive numbers, got -1"),
+        ({"vocab_sizes": [512, 2**20 + 1]}, "vocab_sizes must be at most 1048576, got 1048577"),
+        ({"vocab_sizes": [10**20]}, "vocab_sizes must be at most 1048576"),
         ({"max_error": 0}, "max_error must be a positive number"),
         ({"max_tokens": math.nan}, "max_tokens must be a positive number"),
         ({"n_samples": 0}, "n_samples must be at least 1"),
@@ -438,6 +440,10 @@ def test_the_command_says_when_nothing_fits_and_when_it_fails(root: Path) -> Non
     ran = run("fit", root, *FEW, "--max-error", "1e-6")
     assert ran.exit_code == 0
     assert "none to recommend" in ran.stderr
+    unseen = run("fit", root, *FEW, "--alphabet", "symbols", "--scale", "50", "--coverage", "all")
+    assert unseen.exit_code == 0
+    assert "it does not look at --scale, --alphabet, --coverage" in unseen.stderr
+    assert "does not look at" not in ran.stderr
     failed = run("fit", root, *FEW, "--scales", "0")
     assert failed.exit_code == 1
     assert "scales must be positive" in failed.stderr

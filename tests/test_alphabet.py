@@ -115,7 +115,7 @@ def test_a_dataset_is_fitted_and_audited(golden: Path, tmp_path: Path) -> None:
     folder = vlaprep.fit_fast_tokenizer(alphabet="symbols", **fit)
     assert folder != vlaprep.fit_fast_tokenizer(**fit)
     assert vlaprep.audit_tokenizer(folder, root).unencodable == 0
-    with pytest.raises(ValueError, match="alphabet must be 'bytes' or 'symbols'"):
+    with pytest.raises(ValueError, match="alphabet must be one of bytes, symbols"):
         vlaprep.fit_fast_tokenizer(alphabet="letters", **fit)
     with pytest.raises(ValueError, match="alphabet must be one of bytes, symbols"):
         FastActionProcessor.fit(noisy(3), alphabet="letters")

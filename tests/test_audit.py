@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,6 +105,14 @@ def test_a_published_folder_is_read_for_what_its_vocabulary_spells(
     assert codec.scale == 20.0
     assert known.first == fast.first
     assert known.known.tolist() == fast.known.tolist()
+    # The package raises where its unknown token is none of the vocabulary.
+    other["model"]["unk_token"] = "no such entry"
+    (slow / "bpe_tokenizer" / "tokenizer.json").write_text(json.dumps(other))
+    codec, known = encodable_symbols(slow)
+    assert known.known.tolist() == fast.known.tolist()
+    far = np.full((1, HORIZON, 3), 20.0)
+    with pytest.raises(TokenizerFormatError, match="cannot encode chunk 0: Unk token"):
+        replace(codec, on_range="published").encode_batch(far)
 
 
 def test_normalisation_is_stored_or_sampled_or_none(root: Path, folder: Path) -> None:
@@ -113,10 +122,18 @@ def test_normalisation_is_stored_or_sampled_or_none(root: Path, folder: Path) ->
     assert (stored.normalization, sampled.normalization) == ("stored", "sample")
     of_two = vlaprep.audit_tokenizer(folder, root, episodes=[0, 1])
     assert sampled.runs.tolist() == of_two.runs.tolist(), "the fit drew the same"
-    (folder / "fit_report.json").unlink()
+    (folder / "fit_report.json").unlink()  # as in a folder that save_pretrained wrote
+    assert vlaprep.audit_tokenizer(folder, root, **options) == of_two, "the processor knows it too"
+    path = folder / "processor_config.json"
+    config = json.loads(path.read_text())
+    for bad in ([], {"convention": "pi052"}, {**config["normalization"], "lo": "x"}):
+        path.write_text(json.dumps({**config, "normalization": bad}))
+        with pytest.raises(TokenizerFormatError, match=r"cannot read .*processor_config\.json: "):
+            vlaprep.audit_tokenizer(folder, root)
+    path.write_text(json.dumps({**config, "normalization": None}))
     again = vlaprep.audit_tokenizer(folder, root, **options)
     assert again == sampled
-    with pytest.raises(TokenizerFormatError, match=r"no fit_report\.json"):
+    with pytest.raises(TokenizerFormatError, match=r"no normalization is stored in .*='sample'"):
         vlaprep.audit_tokenizer(folder, root, normalization="stored")
     raw = vlaprep.audit_tokenizer(folder, root, normalization="none")
     assert raw.unencodable > 0

@@ -66,6 +66,8 @@ def test_debug_shows_the_traceback(debug: dict[str, Any], tmp_path: Path) -> Non
         ["fit", "x", "--n-samples", "0"],
         ["fit", "x", "--nan", "keep"],
         ["fit", "x", "--max-error", "0.1"],
+        ["fit", "x", "--scales", "5"],
+        ["fit", "x", "--vocab-sizes", "512"],
         ["fit", "x", "--advise", "--scales", "5,ten"],
         ["fit", "x", "--advise", "--vocab-sizes", "512.5"],
         ["inspect", "x", "--no-stats", "--column", "action"],
@@ -73,6 +75,12 @@ def test_debug_shows_the_traceback(debug: dict[str, Any], tmp_path: Path) -> Non
 )
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     assert run(*arguments).exit_code == 2
+
+
+def test_json_without_a_stdout_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", None)
+    with pytest.raises(OSError, match="stdout is closed"):
+        cli_session.Session("audit", as_json=True).finish({})
 
 
 def test_usage_errors_of_the_executable_go_to_stderr() -> None:

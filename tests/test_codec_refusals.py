@@ -110,6 +110,21 @@ def test_no_folder_raises_anything_else(load: Any, name: str, golden: Path, tmp_
     assert str(saved) in str(caught.value)
 
 
+@pytest.mark.parametrize("load", [ActionCodec.from_pretrained, FastActionProcessor.from_pretrained])
+@pytest.mark.parametrize("name", ["scale", "min_token", "vocab_size"])
+def test_a_field_of_another_type_is_named(
+    load: Any, name: str, folder: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(folder, tmp_path / "saved")
+    path = tmp_path / "saved/processor_config.json"
+    config = json.loads(path.read_text())
+    for value in ("10", None, [10], True):
+        path.write_text(json.dumps({**config, name: value}))
+        with pytest.raises(errors.TokenizerFormatError) as caught:
+            load(tmp_path / "saved")
+        assert f"{name} is {value!r}, it must be" in str(caught.value)
+
+
 def test_a_wrong_argument_is_not_blamed_on_the_folder(folder: Path) -> None:
     for load in (ActionCodec.from_pretrained, FastActionProcessor.from_pretrained):
         with pytest.raises(ValueError, match=r"^on_range must be one of .* not 'Clamp'") as caught:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -190,11 +191,21 @@ def test_what_cannot_be_covered_is_said(root: Path, tmp_path: Path, monkeypatch:
         fit(root, tmp_path / "cache", coverage="all", vocab_size=20)
 
 
-def test_symbols_of_many_chunks(monkeypatch: Any) -> None:
+def test_a_range_that_no_vocabulary_holds_takes_no_memory(root: Path, tmp_path: Path) -> None:
+    tracemalloc.start()
+    with pytest.raises(VocabularyError, match=r"scale 1e\+08, are more than the 55295 that"):
+        fit(root, tmp_path / "cache", coverage="all", scale=1e8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 25
+
+
+def test_symbols_of_many_chunks(monkeypatch: Any, golden: Path) -> None:
     monkeypatch.setattr(fit_cover, "_BLOCK", 3)
     chunks = np.random.default_rng(0).normal(size=(10, 4, 2)).astype(np.float32)
     norm = vlaprep.Normalization.fit(chunks)
     want, _ = reference.dct_quantize(norm.normalize(chunks), 10.0)
     nowhere = np.zeros(10, dtype=np.int64)
-    drawn = DrawnChunks(None, nowhere, nowhere, chunks)  # type: ignore[arg-type]
+    reader = ChunkReader(vlaprep.open_dataset(golden / "lerobot_v30"), ActionSpace("action"), 4)
+    drawn = DrawnChunks(reader, nowhere, nowhere, chunks)
     assert fit_cover.symbols_of(drawn, 10.0, norm).tolist() == sorted(set(want.ravel()))

@@ -18,6 +18,7 @@ from vlaprep.errors import EpisodeSelectionError, FitGateError, TokenizerFormatE
 from vlaprep.fit_report import read_report
 from vlaprep.normalization import Normalization
 
+MEAN_STD = {"convention": "lerobot", "normalization_mode": "MEAN_STD"}
 SMALL = {"n_samples": 60, "chunk_size": 6, "seed": 7, "gate": False}
 
 
@@ -137,6 +138,38 @@ def test_a_dim_that_only_looks_constant_is_told(
         fit(root, tmp_path / "cache", convention="lerobot", statistics=stats)
     (told,) = (r.getMessage() for r in caplog.records if "reach" in r.getMessage())
     assert "dim grip reach 1e+06" in told or "dim grip" in told
+
+
+# --------------------------------------------------------------------------- block by block
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"convention": "lerobot", "normalization_mode": "MEAN_STD"}]
+)
+@pytest.mark.parametrize("block", [1, 7, 100])
+def test_a_fit_does_not_depend_on_what_is_held_and_how_it_is_cut(
+    root: Path, tmp_path: Path, monkeypatch: Any, options: dict[str, Any], block: int
+) -> None:
+    want = fit(root, tmp_path / "held", coverage="all", **options)
+    monkeypatch.setattr("vlaprep.fit_sample.HELD_VALUES", 0)
+    monkeypatch.setattr("vlaprep.fit_chunks.BLOCK_VALUES", block * 30)
+    got = fit(root, tmp_path / "streamed", coverage="all", num_threads=2, **options)
+    assert got.name == want.name
+    for path in want.rglob("*"):
+        if path.is_file():
+            assert (got / path.relative_to(want)).read_bytes() == path.read_bytes()
+
+
+def test_windows_that_are_not_finite_do_not_disturb_the_order(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    rows = smooth_rows()
+    rows["action"][::37, 1] = np.nan
+    root = write_robot(tmp_path / "data", rows)
+    want = fit(root, tmp_path / "held")
+    monkeypatch.setattr("vlaprep.fit_sample.HELD_VALUES", 0)
+    got = fit(root, tmp_path / "streamed")
+    assert (got / "fit_report.json").read_bytes() == (want / "fit_report.json").read_bytes()
 
 
 # ----------------------------------------------------------------- relative, padding, tails

@@ -183,6 +183,7 @@ def test_fit_tells_what_lies_in_the_folder(root: Path, tmp_path: Path) -> None:
     assert set(answer) == {
         *("format_version", "command", "dataset", "folder", "cached", "signature", "inputs"),
         *("draws", "actions", "normalization", "tokens", "reconstruction", "validation"),
+        "over_budget",
         *("files", "warnings"),
     }
     again = run(*command)

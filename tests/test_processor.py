@@ -94,6 +94,66 @@ def test_blocks_do_not_change_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert FastActionProcessor.fit(chunks).bpe_tokenizer.backend_tokenizer.to_str() == want
 
 
+class Anew:
+    """Blocks from an object whose ``__iter__`` begins anew."""
+
+    def __init__(self, *blocks: Any) -> None:
+        self.blocks = blocks
+
+    def __iter__(self) -> Any:
+        return iter(self.blocks)
+
+
+def test_blocks_are_looked_at_as_chunks_are() -> None:
+    x = smooth(64)
+    masked, nothing = np.ma.masked_array(x, x > 0.5), np.zeros((0, 7, 9))
+    want = FastActionProcessor.fit(x).bpe_tokenizer.get_vocab()
+    for blocks in (
+        Anew(x[:9], nothing, x[9:]),
+        Anew(nothing, x),
+        [x[:9], x[9:]],
+        Anew(Tensor(x[:9]), Tensor(x[9:])),
+    ):
+        got = FastActionProcessor.fit(blocks)
+        assert got.bpe_tokenizer.get_vocab() == want
+        assert (got.time_horizon, got.action_dim) == (H, D)
+    refused: list[tuple[Any, type[Exception], str]] = [
+        (Anew(nothing), errors.NoChunksError, "action_data is empty"),
+        (Anew(), errors.NoChunksError, "action_data is empty"),
+        (Anew(x, x[0]), ValueError, r"each block must have shape \(n, H, D\), not \(10, 3\)"),
+        (Anew(x, x[:, :0]), ValueError, r"each block must have shape"),
+        (Anew(x[0], x), ValueError, r"chunk 1 must have shape \(H, D\), not \(64, 10, 3\): pass"),
+        (x[0], ValueError, r"chunk 0 must have shape \(H, D\), not \(3,\): pass a list of chunks"),
+        (iter([x]), ValueError, r"chunk 0 .* a list of blocks \(n, H, D\)"),
+        (x[None], ValueError, r"chunk 0 must have shape \(H, D\), not \(64, 10, 3\)"),
+        (Anew(x, masked), TypeError, "masked array"),
+        (Anew(x > 0), TypeError, "must be real numbers, not bool"),
+        (Anew(x.astype(object)), TypeError, "must be real numbers, not object"),
+    ]
+    for data, kind, message in refused:
+        with pytest.raises(kind, match=message):
+            FastActionProcessor.fit(data)
+    with pytest.raises(ValueError, match="action_dim is '3', it must be int"):
+        FastActionProcessor.fit(x, action_dim="3")  # type: ignore[arg-type]
+
+
+def test_what_hands_out_one_iterator_loses_no_chunk() -> None:
+    """As a loader that keeps its workers does."""
+
+    class Once:
+        def __init__(self, chunks: Any) -> None:
+            self.left = iter(chunks)
+
+        def __iter__(self) -> Any:
+            return self.left
+
+    x = smooth(64)
+    x[0] *= 3  # the first decides the range
+    want, got = FastActionProcessor.fit(x), FastActionProcessor.fit(Once(x))
+    assert (got.min_token, got.max_token) == (want.min_token, want.max_token)
+    assert got.bpe_tokenizer.get_vocab() == want.bpe_tokenizer.get_vocab()
+
+
 def test_fit_does_not_hold_the_corpus_as_text() -> None:
     x = smooth(4000, 50, 7)
     tracemalloc.start()
@@ -179,7 +239,7 @@ def test_fit_refuses_senseless_settings() -> None:
     for scale in (0, -1, np.nan, np.inf, 10**400, 10.0**308):
         with pytest.raises(ValueError, match="scale"):
             FastActionProcessor.fit(smooth(4), scale)
-    with pytest.raises(ValueError, match=r"action_dim 14 .*\[3\]"):
+    with pytest.raises(ValueError, match="chunks have 3 dims, not action_dim 14"):
         FastActionProcessor.fit(smooth(4), action_dim=14)
     with pytest.raises(ValueError, match="time_horizon"):
         FastActionProcessor.fit(smooth(4), time_horizon=-1)

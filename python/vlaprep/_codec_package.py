@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vlaprep._native import Codec
-from vlaprep.errors import VocabularyError
+from vlaprep.errors import TokenizerFormatError, VocabularyError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
 __all__ = ["PackageEngine"]
@@ -36,12 +39,8 @@ class PackageEngine:
     ) -> None:
         from tokenizers import Tokenizer
 
-        try:
+        with _told("cannot read tokenizer.json", ValueError):
             self._tokenizer = Tokenizer.from_str(tokenizer)
-        except BaseException as error:  # the package has no narrower class, and panics
-            if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
-                raise
-            raise ValueError(f"cannot read tokenizer.json: {error}") from error
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=False)
@@ -64,10 +63,13 @@ class PackageEngine:
 
     def spells(self) -> NDArray[np.bool_]:
         """As the native method."""
-        encode = self._tokenizer.encode
-        characters = map(chr, range(_CHARACTERS))
-        spelt = (self._decode(encode(one).ids) == one for one in characters)
-        return np.fromiter(spelt, np.bool_, _CHARACTERS)
+        return np.fromiter(map(self._spells, map(chr, range(_CHARACTERS))), np.bool_, _CHARACTERS)
+
+    def _spells(self, one: str) -> bool:
+        try:
+            return self._decode(self._encode(one, 0)) == one
+        except TokenizerFormatError:  # as where the unknown token is none of the vocabulary
+            return False
 
     def encode(
         self, actions: NDArray[Any], on_range: str, num_threads: int
@@ -76,7 +78,7 @@ class PackageEngine:
         codes, offsets, warnings = self._symbols.encode(actions, on_range, num_threads)
         texts = [_text(codes[a:b]) for a, b in itertools.pairwise(offsets.tolist())]
         # One by one: the package would start threads for a batch, and they do not survive a fork.
-        chunks = [self._tokenizer.encode(text).ids for text in texts]
+        chunks = [self._encode(text, chunk) for chunk, text in enumerate(texts)]
         lost = [set(t) - set(self._decode(c)) for t, c in zip(texts, chunks, strict=True)]
         if lowest := min(itertools.chain.from_iterable(lost), default=None):
             warnings.append(
@@ -129,9 +131,25 @@ class PackageEngine:
         shape = (time_horizon, action_dim)
         return self._symbols.decode(flat, np.array(bounds, np.int64), *shape, on_range, pad)
 
+    def _encode(self, text: str, chunk: int) -> list[int]:
+        with _told(f"the tokenizers package cannot encode chunk {chunk}", TokenizerFormatError):
+            ids: list[int] = self._tokenizer.encode(text).ids
+        return ids
+
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
         return text
+
+
+@contextmanager
+def _told(what: str, kind: type[Exception]) -> Iterator[None]:
+    """Make an error out of whatever the package raises: it has no narrower class, and panics."""
+    try:
+        yield
+    except BaseException as error:
+        if not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
+            raise
+        raise kind(f"{what}: {error}") from error
 
 
 def _text(codes: NDArray[np.int32]) -> str:

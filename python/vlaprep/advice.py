@@ -10,24 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.action_space import ActionRequest
+from vlaprep.advice_recommend import recommend
 from vlaprep.advice_statistics import MAX_RANGE, estimate_tokens, scale_statistics, transform
-from vlaprep.fit_options import Draws, FitPlan, Held, Scaling
+from vlaprep.fit_options import FitPlan
 from vlaprep.fit_source import Selection, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from numpy.typing import NDArray
 
+    from vlaprep.action_space import Dims
     from vlaprep.advice_statistics import ScaleStatistics
     from vlaprep.normalization import Normalization
+    from vlaprep.sampling import Per, Tail
 
 __all__ = ["Advice", "ScaleAdvice", "advise_tokenizer"]
 
 SCALES = (5.0, 10.0, 20.0, 50.0, 100.0)
 VOCAB_SIZES = (256, 512, 1024, 2048, 4096)
+MAX_VOCABULARY = 1 << 20
+"""What a fit takes."""
 TOKENS_LOW, TOKENS_HIGH = 1 / 1.35, 1 / 0.85
 """Nine in ten fits needed between so many times the estimate, and so many times it."""
 FEW_MERGES = 8
@@ -176,6 +180,17 @@ def advise_tokenizer(
     revision: str | None = None,
     episodes: Iterable[int] | None = None,
     exclude_episodes: Iterable[int] | None = None,
+    tasks: Iterable[int | str] | int | str | None = None,
+    per: Per = "episode",
+    replace: bool = True,
+    tail: Tail = "exclude",
+    dims: Dims | None = None,
+    relative: Dims | None = None,
+    absolute: Dims | None = None,
+    state_key: str = "observation.state",
+    convention: str | None = None,
+    normalization_mode: str | None = None,
+    statistics: str | PathLike[str] | Mapping[str, Any] | Normalization = "sample",
     nan: str = "skip",
     scales: Iterable[float] = SCALES,
     vocab_sizes: Iterable[int] = VOCAB_SIZES,
@@ -192,7 +207,8 @@ def advise_tokenizer(
     Parameters
     ----------
     dataset_repo_id, dataset_root, n_samples, chunk_size, seed, action_key, revision, episodes, \
-exclude_episodes, nan, num_threads
+exclude_episodes, tasks, per, replace, tail, dims, relative, absolute, state_key, convention, \
+normalization_mode, statistics, nan, num_threads
         As in `vlaprep.fit_fast_tokenizer`.
     scales : iterable of float
         Scales to look at.
@@ -239,20 +255,28 @@ exclude_episodes, nan, num_threads
     >>> advice.scale, advice.vocab_size
     (20.0, 512)
     """
-    plan = FitPlan(
-        draws=Draws(index(n_samples), index(chunk_size), index(seed), "episode", True, nan),
-        actions=ActionRequest.of(action_key),
-        scaling=Scaling.of(None, None, "sample", action_key),
-        held=Held.of(0, None),
-        scale=10.0,
-        vocab_size=1024,
-        max_token_length=10_000,
-        alphabet="bytes",
-        compatible=False,
-        coverage="sample",
+    plan = FitPlan.of(
+        n_samples=n_samples,
+        chunk_size=chunk_size,
+        seed=seed,
+        action_key=action_key,
+        per=per,
+        replace=replace,
+        tail=tail,
+        dims=dims,
+        relative=relative,
+        absolute=absolute,
+        state_key=state_key,
+        max_action_dim=None,
+        convention=convention,
+        normalization_mode=normalization_mode,
+        statistics=statistics,
+        nan=nan,
     )
     grid = _ascending("scales", map(float, scales))
     sizes = _ascending("vocab_sizes", map(index, vocab_sizes))
+    if sizes[-1] > MAX_VOCABULARY:
+        raise ValueError(f"vocab_sizes must be at most {MAX_VOCABULARY}, got {sizes[-1]}")
     for name, wanted in (("max_error", max_error), ("max_tokens", max_tokens)):
         if wanted is not None and not (math.isfinite(wanted) and wanted > 0):
             raise ValueError(f"{name} must be a positive number, got {wanted}")
@@ -260,7 +284,7 @@ exclude_episodes, nan, num_threads
         dataset_repo_id,
         dataset_root,
         revision,
-        Selection.of(episodes, exclude_episodes),
+        Selection.of(episodes, exclude_episodes, tasks),
         num_threads,
     )
     dataset = source.open()
@@ -274,13 +298,13 @@ exclude_episodes, nan, num_threads
         _advise_scale(scale, scale_statistics(chunks, fine, unit, scale), sizes, norm)
         for scale in grid
     )
-    names = dataset.feature_names(action_key) or []
-    scale, vocab_size, reason = _recommend(found, sizes, max_error, max_tokens)
+    width = sample.shape[2]
+    scale, vocab_size, reason = recommend(found, sizes, max_error, max_tokens)
     return Advice(
         dataset=source.label,
         action_key=action_key,
         dims=tuple(
-            names if len(names) == len(norm.lo) else map(str, range(len(norm.lo))),
+            norm.dim_names or map(str, range(width)),
         ),
         chunks=len(chunks),
         chunk_size=plan.draws.chunk_size,
@@ -316,7 +340,8 @@ def _advise_scale(
     guessed, sure = merges > 0, merges >= FEW_MERGES
     low = np.maximum(tokens * np.where(sure, TOKENS_LOW, 0), stats.words)
     high = np.minimum(tokens * np.where(sure, TOKENS_HIGH, np.inf), stats.bytes)
-    width = norm.unnormalize(np.ones(norm.action_dim)) - norm.unnormalize(np.zeros(norm.action_dim))
+    dims = len(stats.square_error)
+    width = norm.unnormalize(np.ones(dims)) - norm.unnormalize(np.zeros(dims))
     units = stats.square_error * width**2
     return ScaleAdvice(
         scale=scale,
@@ -339,125 +364,6 @@ def _advise_scale(
         tokens_low=_frozen(np.where(guessed, low, tokens)),
         tokens_high=_frozen(np.where(guessed, high, tokens)),
     )
-
-
-# ------------------------------------------------------------------------------ recommendation
-
-
-def _recommend(
-    scales: tuple[ScaleAdvice, ...],
-    sizes: tuple[int, ...],
-    max_error: float | None,
-    max_tokens: float | None,
-) -> tuple[float | None, int | None, str]:
-    """Choose (scale, vocab_size) and say why; (None, None) where nothing fits, and what to do."""
-    if max_error is None and max_tokens is None:
-        return None, None, "say max_error or max_tokens for a recommendation"
-    close = [scale for scale in scales if max_error is None or scale.rmse <= max_error]
-    if max_error is not None and not close:
-        finest = scales[-1]
-        # Residuals spread evenly over a step of 1 / scale have an RMS of 1 / (scale * sqrt(12)).
-        enough = max(math.ceil(1 / (max_error * math.sqrt(12))), math.ceil(finest.scale) + 1)
-        return (
-            None,
-            None,
-            (
-                f"no scale has an RMSE of at most {max_error:g}; the finest, {finest.scale:g}, has "
-                f"{finest.rmse:.3g}: look at scales from about {enough} on, or allow a larger error"
-            ),
-        )
-    usable = [scale for scale in close if scale.merges.any()]
-    if not usable:
-        first = close[0]
-        return (
-            None,
-            None,
-            (
-                f"a vocabulary for scale {first.scale:g} starts with {first.start_size:,} entries, "
-                f"more than {sizes[-1]:,} leaves room for: look at larger vocabularies, or allow a "
-                "larger error"
-            ),
-        )
-    if max_tokens is None:
-        scale = usable[0]
-        at = _roomy(scale)
-        return scale.scale, sizes[at], _why(scale, sizes, at, max_error)
-    # An error bound asks for the coarsest scale that keeps it, a budget alone for the finest.
-    for scale in usable if max_error is not None else reversed(usable):
-        within = np.flatnonzero((scale.merges > 0) & (scale.tokens <= max_tokens))
-        if len(within):
-            at = int(within[0])
-            return scale.scale, sizes[at], _why(scale, sizes, at, max_error, max_tokens)
-    return None, None, _too_many(usable, scales, max_error, max_tokens)
-
-
-def _roomy(scale: ScaleAdvice) -> int:
-    """Find the smallest vocabulary with more merges than what it starts with, else the largest."""
-    roomy = np.flatnonzero(scale.merges > scale.start_size)
-    return int(roomy[0]) if len(roomy) else len(scale.merges) - 1
-
-
-def _why(
-    scale: ScaleAdvice,
-    sizes: tuple[int, ...],
-    at: int,
-    max_error: float | None,
-    max_tokens: float | None = None,
-) -> str:
-    took = (
-        f"{_about(scale.tokens[at])} tokens a chunk ({_about(scale.tokens_low[at])} to "
-        f"{_about(scale.tokens_high[at])})"
-    )
-    first = (
-        f"the finest scale of at most {max_tokens:g} tokens a chunk (RMSE {scale.rmse:.3g})"
-        if max_error is None
-        else f"the coarsest scale with an RMSE of at most {max_error:g}: {scale.rmse:.3g}"
-    )
-    if max_tokens is not None:
-        second = f"the smallest vocabulary that takes about {took}"
-    elif scale.merges[at] > scale.start_size:
-        second = (
-            "the smallest vocabulary with more merges than entries to start with "
-            f"({scale.merges[at]:,} and {scale.start_size:,}): about {took}"
-        )
-    else:
-        second = f"the largest vocabulary, {scale.merges[at]:,} merges of it: about {took}"
-    return f"scale {scale.scale:g} is {first}; {sizes[at]:,} is {second}"
-
-
-def _too_many(
-    usable: list[ScaleAdvice],
-    scales: tuple[ScaleAdvice, ...],
-    max_error: float | None,
-    max_tokens: float,
-) -> str:
-    best = min(usable, key=_fewest)
-    least = _fewest(best)
-    ways = [f"raise max_tokens to {math.ceil(least)}", "look at larger vocabularies"]
-    if max_error is None:
-        ways += ["look at lower scales"]
-    else:
-        fitting = [scale for scale in scales if _fewest(scale) <= max_tokens]
-        ways += [f"allow an error of {fitting[-1].rmse:.3g} (scale {fitting[-1].scale:g})"] * bool(
-            fitting
-        )
-    bound = "" if max_error is None else f" with an RMSE of at most {max_error:g}"
-    return (
-        f"no scale and vocabulary{bound} take at most {max_tokens:g} tokens a chunk; scale "
-        f"{best.scale:g} takes about {_about(least)}: {', '.join(ways)}, or take a smaller "
-        "chunk_size"
-    )
-
-
-def _fewest(scale: ScaleAdvice) -> float:
-    return float(np.min(scale.tokens, where=scale.merges > 0, initial=math.inf))
-
-
-# --------------------------------------------------------------------------------------- pieces
-
-
-def _about(tokens: float) -> str:
-    return f"{tokens:.2g}" if tokens < 10 else f"{tokens:,.0f}"
 
 
 def _ascending(name: str, values: Iterable[Any]) -> tuple[Any, ...]:

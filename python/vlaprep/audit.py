@@ -27,7 +27,7 @@ from vlaprep.normalization import Normalization
 from vlaprep.sweep import Symbols, Windows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["Audit", "EpisodeAudit", "audit_tokenizer", "encodable_symbols"]
 
 NORMALIZATIONS = ("auto", "stored", "sample", "none")
+_CONFIG = "processor_config.json"
 
 
 @dataclass(frozen=True)
@@ -144,9 +145,8 @@ def encodable_symbols(folder: str | PathLike[str]) -> tuple[ActionCodec, Symbols
         It cannot be loaded, or can encode nothing.
     """
     codec = ActionCodec.from_pretrained(Path(folder))
-    config = json.loads((Path(folder).expanduser() / "processor_config.json").read_text("utf-8"))
     spells = codec._engine.spells()
-    if config.get("max_token") is not None and codec.max_token is not None:
+    if _config(Path(folder)).get("max_token") is not None and codec.max_token is not None:
         spells = spells[: codec.max_token - codec.min_token + 1]
     if not spells.any():
         raise TokenizerFormatError(f"the vocabulary of {folder} can spell no coefficient at all")
@@ -237,8 +237,9 @@ def audit_tokenizer(
     keep = selection.episodes
     opened = open_dataset(dataset, revision=revision, episodes=keep, num_threads=num_threads)
     label = str(dataset)
-    stored = _stored(normalization, folder)
-    space = _space(stored, action_key)
+    stored, space = _stored(normalization, folder)
+    if action_key is not None:
+        space = replace(space, action_key=action_key)
     table = select_table(opened, selection, label, space.action_key)
     reader = ChunkReader(opened, space, horizon)
     usable = table.usable(reader)
@@ -284,23 +285,36 @@ def audit_tokenizer(
     )
 
 
-def _stored(wanted: str | Normalization, folder: Path) -> dict[str, Any] | None:
-    """Read the report of the fit, where what is stored is to be used."""
-    if wanted == "stored" or (wanted == "auto" and (folder / REPORT_NAME).exists()):
-        return read_report(folder)
-    return None
-
-
-def _space(stored: Mapping[str, Any] | None, action_key: str | None) -> ActionSpace:
-    """Find what a chunk is: as in the fit, else all dims of a column."""
-    told = (stored or {}).get("actions")
-    space = ActionSpace("action") if told is None else ActionSpace.from_dict(told)
-    return space if action_key is None else replace(space, action_key=action_key)
+def _stored(wanted: str | Normalization, folder: Path) -> tuple[Normalization | None, ActionSpace]:
+    """Read what the fit wrote, or a processor saved elsewhere since, where that is wanted."""
+    plain = ActionSpace("action")
+    if wanted not in ("auto", "stored"):
+        return None, plain
+    if (folder / REPORT_NAME).exists():
+        report = read_report(folder)
+        told = report.get("actions")
+        space = plain if told is None else ActionSpace.from_dict(told)
+        return Normalization.from_report(report), space
+    stored = _config(folder).get("normalization")
+    if stored is not None:
+        try:
+            norm = Normalization.from_dict(stored)
+        except (TokenizerFormatError, AttributeError) as error:  # AttributeError: it is no object
+            raise TokenizerFormatError(f"cannot read {folder / _CONFIG}: {error}") from error
+        relative = tuple(dim for dim, given in enumerate(norm.relative or ()) if given)
+        state_key = "observation.state" if relative else None
+        return norm, replace(plain, relative=relative, state_key=state_key)
+    if wanted == "stored":
+        raise TokenizerFormatError(
+            f"no normalization is stored in {folder}, neither in {REPORT_NAME} nor in {_CONFIG}; "
+            "take that of a sample (normalization='sample'), or pass one"
+        )
+    return None, plain
 
 
 def _normalization(
     wanted: str | Normalization,
-    stored: Mapping[str, Any] | None,
+    stored: Normalization | None,
     reader: ChunkReader,
     table: Table,
     draws: Draws,
@@ -312,9 +326,14 @@ def _normalization(
     if wanted == "none":
         return wanted, None
     if stored is not None:
-        return "stored", Normalization.from_report(stored)
+        return "stored", stored
     sample = draw_sample(reader, table, draws, label)
     return "sample", Normalization.fit(RowBlocks(sample.drawn_chunks))
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((folder.expanduser() / _CONFIG).read_text("utf-8"))
+    return config
 
 
 def _by_episode(runs: NDArray[np.int64], table: Table, shortest: int) -> tuple[EpisodeAudit, ...]:

@@ -21,11 +21,14 @@ from vlaprep.cli_options import (
     NaN,
     Per,
     RevisionOption,
+    ScalesOption,
     Tail,
     ThreadsOption,
+    VocabSizesOption,
     ids_of,
     names_of,
     numbers_of,
+    options_of,
 )
 from vlaprep.cli_session import session as open_session
 
@@ -191,12 +194,8 @@ def fit(
             "--vocab-sizes would make of these data.",
         ),
     ] = False,
-    scales: Annotated[
-        str, typer.Option(metavar="LIST", help="Scales that --advise looks at.")
-    ] = "5,10,20,50,100",
-    vocab_sizes: Annotated[
-        str, typer.Option(metavar="LIST", help="Vocabularies that --advise looks at.")
-    ] = "256,512,1024,2048,4096",
+    scales: ScalesOption = None,
+    vocab_sizes: VocabSizesOption = None,
     max_error: Annotated[
         float | None,
         typer.Option(help="Wanted of --advise: at most this RMSE of normalised actions."),
@@ -237,20 +236,49 @@ def fit(
         "action_key": action_key,
         "episodes": ids_of(episodes),
         "exclude_episodes": ids_of(exclude_episodes),
+        "tasks": _tasks(tasks),
+        "per": per.value,
+        "replace": replace,
+        "tail": tail.value,
+        "dims": names_of(dims),
+        "relative": names_of(relative),
+        "absolute": names_of(absolute),
+        "state_key": state_key,
+        "convention": convention and convention.value,
+        "normalization_mode": normalization_mode and normalization_mode.value,
+        "statistics": statistics,
         "nan": nan.value,
         "num_threads": num_threads,
     }
-    if not advise and max_error is not None:
-        raise typer.BadParameter("--max-error is for --advise")
+    wanted: dict[str, Any] = {
+        "max_error": max_error,
+        "scales": numbers_of(scales, float),
+        "vocab_sizes": numbers_of(vocab_sizes, int),
+    }
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    if wanted and not advise:
+        raise typer.BadParameter(f"{options_of(wanted)}: for --advise alone")
     if advise:
-        wanted: dict[str, Any] = {"max_error": max_error, "max_tokens": max_tokens}
-        wanted |= {"scales": numbers_of(scales, float), "vocab_sizes": numbers_of(vocab_sizes, int)}
+        unseen = {
+            "scale": scale != 10.0,
+            "vocab_size": vocab_size != 1024,
+            "alphabet": alphabet is not Alphabet.bytes,
+            "coverage": coverage is not Coverage.sample,
+            "max_action_dim": max_action_dim is not None,
+            "base_tokenizer_name": base_tokenizer_name is not None,
+        }
         with open_session("fit", as_json=as_json, debug=debug) as session:
             from vlaprep.advice import advise_tokenizer
             from vlaprep.advice_tables import advice_tables
 
+            if any(unseen.values()):
+                names = options_of(name for name, given in unseen.items() if given)
+                session.warn(
+                    "--advise is for the published format, its --scales and its --vocab-sizes; "
+                    f"it does not look at {names}"
+                )
             session.say(f"looking at chunks of {dataset}")
-            advice = advise_tokenizer(**data, **wanted).to_dict()
+            advice = advise_tokenizer(**data, **wanted, max_tokens=max_tokens).to_dict()
             session.finish({"dataset": dataset, "advice": advice}, advice_tables(advice))
         return
     options: dict[str, Any] = data | {
@@ -262,18 +290,7 @@ def fit(
         "alphabet": alphabet.value,
         "compatible": compatible,
         "coverage": coverage.value,
-        "tasks": _tasks(tasks),
-        "per": per.value,
-        "replace": replace,
-        "tail": tail.value,
-        "dims": names_of(dims),
-        "relative": names_of(relative),
-        "absolute": names_of(absolute),
-        "state_key": state_key,
         "max_action_dim": max_action_dim,
-        "convention": convention and convention.value,
-        "normalization_mode": normalization_mode and normalization_mode.value,
-        "statistics": statistics,
         "validation_samples": validation_samples,
         "validation_episodes": _held_out(validation_episodes),
         "max_reconstruction_rmse": max_reconstruction_rmse,

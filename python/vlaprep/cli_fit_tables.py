@@ -39,6 +39,7 @@ def fit_tables(result: Mapping[str, Any], dims: Sequence[str] | None = None) -> 
         "tried on": _trial(result["validation"]),
         "error": _error(result["validation"]),
         "exact": _exact(result["validation"]),
+        "over budget": _over_budget(result["over_budget"]),
         "folder": result["folder"],
     }
     found = "found in the cache" if result["cached"] else "fitted now"
@@ -103,16 +104,19 @@ def _trial(trial: Mapping[str, Any] | None) -> str:
     return f"{chunks} further chunks of the same {episodes} episodes: none was held out"
 
 
+def _over_budget(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%} of those chunks"
+
+
 def _error(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return ""
-    errors = trial["normalized"]
-    worst = max(errors["rmse_by_dim"])
-    return f"RMSE {errors['rmse']:.4f} of normalised actions, {worst:.4f} in the worst dim"
+    worst = max(trial["normalized"]["rmse_by_dim"])
+    return f"RMSE {trial['normalized']['rmse']:.4f} normalised, {worst:.4f} in the worst dim"
 
 
 def _exact(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return ""
-    share, most = trial["exact_symbols"], trial["tokens"]["max"]
-    return f"{share:.2%} of coefficients; at most {most} tokens a chunk"
+    longest = trial["tokens"]["max"]
+    return f"{trial['exact_symbols']:.2%} of coefficients; at most {longest} tokens a chunk"

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 __all__ = [
     "Alphabet",
@@ -21,12 +24,15 @@ __all__ = [
     "Normalized",
     "Per",
     "RevisionOption",
+    "ScalesOption",
     "Tail",
     "ThreadsOption",
     "Ties",
+    "VocabSizesOption",
     "ids_of",
     "names_of",
     "numbers_of",
+    "options_of",
 ]
 
 MAX_IDS = 10_000_000
@@ -121,6 +127,17 @@ EpisodesOption = Annotated[
 ExcludeOption = Annotated[
     str | None, typer.Option(metavar="IDS", help="None of these, whatever --episodes says.")
 ]
+ScalesOption = Annotated[
+    str | None,
+    typer.Option(metavar="LIST", help="Scales that --advise looks at. Default: 5,10,20,50,100."),
+]
+VocabSizesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Vocabularies that --advise looks at. Default: 256,512,1024,2048,4096.",
+    ),
+]
 ThreadsOption = Annotated[
     int | None,
     typer.Option(min=1, help="Bound on threads that read. Default: VLAPREP_NUM_THREADS, or all."),
@@ -156,9 +173,16 @@ def names_of(text: str | None) -> list[str] | None:
     return [part.strip() for part in text.split(",")] if text.strip() else []
 
 
-def numbers_of(text: str, kind: type[float]) -> list[float]:
+def numbers_of(text: str | None, kind: type[float]) -> list[float] | None:
     """Read numbers with commas between them."""
+    if text is None:
+        return None
     try:
         return [kind(part) for part in text.strip("[] ").split(",")]
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no list such as 5,10,20") from None
+
+
+def options_of(names: Iterable[str]) -> str:
+    """Spell arguments of Python as options, with commas between them."""
+    return ", ".join("--" + name.replace("_", "-") for name in names)

@@ -69,6 +69,8 @@ class Session:
         if not self.as_json:
             return
         head = {"format_version": JSON_VERSION, "command": self.command}
+        if sys.stdout is None:
+            raise OSError("stdout is closed, and --json has nowhere to print to")
         text = json.dumps(head | result | {"warnings": self.warnings}, indent=2, allow_nan=False)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()

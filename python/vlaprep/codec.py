@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,10 +110,11 @@ class ActionCodec:
             if value is not None or name == "vocab_size":
                 _check_whole(name, value, least)
         for name in ("min_token", "max_token"):
-            if (value := getattr(self, name)) is not None:
+            if (value := getattr(self, name)) is not None or name == "min_token":
                 _check_whole(name, value, -(2**50), 2**51)
         scale = self.scale.item() if isinstance(self.scale, np.generic) else self.scale
-        if isinstance(scale, bool) or not 0 < scale < 1e308:
+        real = isinstance(scale, Real) and not isinstance(scale, bool)
+        if not (real and 0 < scale < 1e308):
             raise ValueError(f"scale is {self.scale!r}, it must be a positive number")
         self._start(logging.WARNING)
 

@@ -391,3 +391,8 @@ def _threads(num_threads: int | None) -> int:
     if not text.isdecimal() or int(text) > _MOST_THREADS:
         raise ValueError(f"VLAPREP_NUM_THREADS must be 0 to {_MOST_THREADS}, got {text!r}")
     return int(text)
+
+
+def thread_bound(num_threads: int | None) -> int:
+    """Give the number of threads for work in Python, which gains little from many."""
+    return min(_threads(num_threads) or len(os.sched_getaffinity(0)), 8)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vlaprep import fit_report
-from vlaprep.action_space import ActionRequest
 from vlaprep.coordinate import compute_once
 from vlaprep.fit_base import open_base
 from vlaprep.fit_build import build_tokenizer
 from vlaprep.fit_gates import Gates
-from vlaprep.fit_options import Draws, FitPlan, Held, Scaling
+from vlaprep.fit_options import FitPlan
 from vlaprep.fit_source import Selection, Source
 from vlaprep.ranks import Ranks, meet_after
 
@@ -215,25 +213,31 @@ def fit_fast_tokenizer(
     ... )  # doctest: +SKIP
     >>> processor = vlaprep.FastActionProcessor.from_pretrained(folder)  # doctest: +SKIP
     """
-    plan = FitPlan(
-        draws=Draws(index(n_samples), index(chunk_size), index(seed), per, bool(replace), nan),
-        actions=ActionRequest.of(
-            action_key,
-            state_key=state_key,
-            dims=dims,
-            relative=relative,
-            absolute=absolute,
-            tail=tail,
-            max_action_dim=max_action_dim,
-        ),
-        scaling=Scaling.of(convention, normalization_mode, statistics, action_key),
-        held=Held.of(validation_samples, validation_episodes),
-        scale=float(scale),
-        vocab_size=index(vocab_size),
-        max_token_length=index(max_token_length),
+    plan = FitPlan.of(
+        n_samples=n_samples,
+        chunk_size=chunk_size,
+        seed=seed,
+        action_key=action_key,
+        per=per,
+        replace=replace,
+        tail=tail,
+        dims=dims,
+        relative=relative,
+        absolute=absolute,
+        state_key=state_key,
+        max_action_dim=max_action_dim,
+        convention=convention,
+        normalization_mode=normalization_mode,
+        statistics=statistics,
+        nan=nan,
+        scale=scale,
+        vocab_size=vocab_size,
+        max_token_length=max_token_length,
         alphabet=alphabet,
-        compatible=bool(compatible),
+        compatible=compatible,
         coverage=coverage,
+        validation_samples=validation_samples,
+        validation_episodes=validation_episodes,
     )
     gates = Gates(max_reconstruction_rmse, max_dim_rmse, max_tokens)
     source = Source.find(

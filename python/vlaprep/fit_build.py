@@ -88,6 +88,7 @@ def build_tokenizer(
             norm,
             None if cover is None else cover.chunks,
             data.space.max_action_dim,
+            num_threads,
         )
         processor = base.fit(corpus, settings, num_threads)
         if hasattr(processor, "normalization"):  # ours, or a copy of ours beside a base

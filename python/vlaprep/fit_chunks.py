@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ BLOCK_VALUES = 1 << 25
 """Values of the chunks that are read at a time: 128 MiB."""
 HELD_VALUES = 1 << 26
 """Up to here chunks are kept once they are read, in 256 MiB; of more, only the places are."""
+_WORTH_A_THREAD = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,12 +136,14 @@ class DrawnChunks:
         return len(self.start)
 
     def blocks(self) -> Iterator[_Chunks]:
-        """Give all of them in arrays (n, H, D): as they were drawn, or as they lie in files."""
-        if self.held is not None:
-            yield self.held
-        else:
-            order = self.reader.in_file_order(self.episode_index, self.start)
+        """Give all of them in arrays (n, H, D), as they lie in files."""
+        order = self.reader.in_file_order(self.episode_index, self.start)
+        if self.held is None:
             yield from self.reader.blocks(self.episode_index[order], self.start[order])
+            return
+        most = max(BLOCK_VALUES // max(self.held[0].size, 1), 1)
+        for first in range(0, len(order), most):
+            yield self.held[order[first : first + most]]
 
     def take(self, places: _Ids) -> _Chunks:
         """Give some of them, by their numbers in the order of the draws."""
@@ -183,25 +187,47 @@ class NormalizedChunks:
         Further raw chunks, which come last.
     max_action_dim : int, optional
         Dims to fill up to with zeros.
+    num_threads : int, optional
+        Bound on threads; by default VLAPREP_NUM_THREADS, else what the machine or container allows.
     """
 
     chunks: DrawnChunks
     normalization: Normalization
     added: _Chunks | None = None
     max_action_dim: int | None = None
+    num_threads: int | None = None
     clipped_fraction: NDArray[np.float64] = field(init=False)
     """Share of values of each dim of `chunks` that were clipped, once all have passed."""
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
         clipped, rows = np.int64(0), 0
         for block in self.chunks.blocks():
-            normal, counts = self.normalization.normalize_counting(block)
+            normal, counts = self._normalized(block)
             clipped = clipped + counts
             rows += block.size // block.shape[-1]
             yield padded(normal, self.max_action_dim)
         self.clipped_fraction = clipped / np.float64(max(rows, 1))
         if self.added is not None and len(self.added):
             yield padded(self.normalization.normalize(self.added), self.max_action_dim)
+
+    def _normalized(self, block: _Chunks) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Normalise on several threads: NumPy lets go of the interpreter in its loops."""
+        from vlaprep.dataset import thread_bound
+
+        normal = np.empty(block.shape, self.normalization.normalizes_to(block.dtype))
+        threads = thread_bound(self.num_threads) if block.size > _WORTH_A_THREAD else 1
+        share = -(-len(block) // threads)
+        parts = [slice(first, first + share) for first in range(0, len(block), share)]
+
+        def normalize(part: slice) -> NDArray[np.int64]:
+            _, counts = self.normalization.normalize_counting(block[part], out=normal[part])
+            return counts
+
+        if len(parts) == 1:
+            return normal, normalize(parts[0])
+        with ThreadPoolExecutor(len(parts)) as pool:
+            counts = sum(pool.map(normalize, parts), start=np.int64(0))
+        return normal, np.asarray(counts)
 
 
 def padded(chunks: NDArray[Any], max_action_dim: int | None) -> NDArray[Any]:

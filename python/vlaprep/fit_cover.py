@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlaprep.advice_statistics import MAX_RANGE
 from vlaprep.errors import VocabularyError
 from vlaprep.fit_chunks import NormalizedChunks
 from vlaprep.kernels import dct_quantize
@@ -99,9 +100,21 @@ def cover_sample(
     """Sweep all windows of some episodes for the symbols that no chunk of a sample holds.
 
     The first window that holds such a symbol joins the fit, for every one of them.
+
+    Raises
+    ------
+    VocabularyError
+        The range of the sample's coefficients is one that no vocabulary holds.
     """
     windows = Windows(reader, table.episode_index, table.length, num_threads)
     known = symbols_of(sample.drawn_chunks, scale, normalization)
+    low, high = int(known[0]), int(known[-1])
+    if high - low > MAX_RANGE:  # which no vocabulary holds, and no memory need
+        raise VocabularyError(
+            f"coefficients from {low} to {high}, a range of {high - low} at scale {scale:g}, are "
+            f"more than the {MAX_RANGE} that there are characters for: normalise the actions to "
+            "about [-1, 1], or lower scale"
+        )
     swept = windows.sweep(scale=scale, known=Symbols.of(known), normalization=normalization)
     order = {episode: place for place, episode in enumerate(table.episode_index.tolist())}
     places = {(order[episode], episode, start) for _, episode, start in swept.symbols.tolist()}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlaprep.action_space import ActionRequest
 from vlaprep.conventions import CONVENTIONS, find_convention
 from vlaprep.fit_base import FIT_DEFAULTS
 from vlaprep.normalization import FORMAT_VERSION, Normalization
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from os import PathLike
 
-    from vlaprep.action_space import ActionRequest, ActionSpace
-    from vlaprep.sampling import Per
+    from vlaprep.action_space import ActionSpace, Dims
+    from vlaprep.sampling import Per, Tail
 
 __all__ = ["Draws", "FitPlan", "Held", "Scaling"]
 
@@ -174,6 +175,57 @@ class FitPlan:
                 f"statistics={self.scaling.source!r} are of absolute actions and do not fit "
                 "relative ones: take those of the sample, or pass statistics of relative actions"
             )
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        n_samples: int,
+        chunk_size: int,
+        seed: int,
+        action_key: str,
+        per: Per,
+        replace: bool,
+        tail: Tail,
+        dims: Dims | None,
+        relative: Dims | None,
+        absolute: Dims | None,
+        state_key: str,
+        max_action_dim: int | None,
+        convention: str | None,
+        normalization_mode: str | None,
+        statistics: Mapping[str, Any] | Normalization | str | PathLike[str],
+        nan: str,
+        scale: float = 10.0,
+        vocab_size: int = 1024,
+        max_token_length: int = 10_000,
+        alphabet: str = "bytes",
+        compatible: bool = False,
+        coverage: str = "sample",
+        validation_samples: int = 0,
+        validation_episodes: float | Iterable[int] | None = None,
+    ) -> FitPlan:
+        """Check arguments of `vlaprep.fit_fast_tokenizer`, and bring them to normal form."""
+        return cls(
+            draws=Draws(index(n_samples), index(chunk_size), index(seed), per, bool(replace), nan),
+            actions=ActionRequest.of(
+                action_key,
+                state_key=state_key,
+                dims=dims,
+                relative=relative,
+                absolute=absolute,
+                tail=tail,
+                max_action_dim=max_action_dim,
+            ),
+            scaling=Scaling.of(convention, normalization_mode, statistics, action_key),
+            held=Held.of(validation_samples, validation_episodes),
+            scale=float(scale),
+            vocab_size=index(vocab_size),
+            max_token_length=index(max_token_length),
+            alphabet=alphabet,
+            compatible=bool(compatible),
+            coverage=coverage,
+        )
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from vlaprep.errors import PercentileFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from os import PathLike
 
     from numpy.typing import NDArray
@@ -118,7 +118,8 @@ def run_fit(*, cache_dir: str | PathLike[str], **options: Any) -> dict[str, Any]
     Returns
     -------
     dict
-        ``folder``, ``cached`` (whether it was there before this call), and what
+        ``folder``, ``cached`` (whether it was there before this call), ``over_budget`` (share of
+        the chunks of the trial that take more than `max_tokens`; None without either), and what
         ``fit_report.json`` in that folder says.
     """
     from vlaprep.fit import fit_fast_tokenizer
@@ -127,7 +128,18 @@ def run_fit(*, cache_dir: str | PathLike[str], **options: Any) -> dict[str, Any]
     there = {_stamp(path) for path in Path(cache_dir).expanduser().glob(f"*/{REPORT_NAME}")}
     folder = Path(fit_fast_tokenizer(cache_dir=cache_dir, **options))
     cached = _stamp(folder / REPORT_NAME) in there
-    return {"folder": str(folder), "cached": cached, **read_report(folder)}
+    report = read_report(folder)
+    over_budget = _over(options.get("max_tokens"), report["validation"])
+    return {"folder": str(folder), "cached": cached, "over_budget": over_budget, **report}
+
+
+def _over(budget: int | None, trial: Mapping[str, Any] | None) -> float | None:
+    """Share of chunks that take more tokens than a budget."""
+    if budget is None or trial is None:
+        return None
+    lengths = trial["tokens"]["chunks_by_length"].items()
+    over: int = sum(count for length, count in lengths if int(length) > budget)
+    return over / int(trial["chunks"])
 
 
 def _outlook(path: Path, table: EpisodeTable, recompute: bool) -> dict[str, Any]:

@@ -278,11 +278,16 @@ class Normalization:
         own = CONVENTIONS[self.convention].result_dtype
         return np.dtype(dtype if self.mode == "IDENTITY" else own)
 
-    def normalize_counting(self, actions: ArrayLike) -> tuple[Floats, NDArray[np.int64]]:
-        """Normalise as `normalize` does, and count the values of each dim that were clipped."""
+    def normalize_counting(
+        self, actions: ArrayLike, out: Floats | None = None
+    ) -> tuple[Floats, NDArray[np.int64]]:
+        """Normalise as `normalize` does, and count the values of each dim that were clipped.
+
+        The values go to `out`, an array of their shape and dtype, where one is given.
+        """
         rows = self._rows(actions)
         counts = np.zeros(rows.shape[-1], dtype=np.int64)
-        normal = np.empty(rows.shape, dtype=self.normalizes_to(rows.dtype))
+        normal = np.empty(rows.shape, self.normalizes_to(rows.dtype)) if out is None else out
         for block, into in zip(_blocks(rows), _blocks(normal), strict=True):
             x, inside, free, values = self._steps(block)
             into[...] = values

@@ -266,7 +266,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         ----------
         action_data : list of ndarray (H, D), or ndarray (N, H, D)
             Chunks, normalised to about [-1, 1]; H and D may differ from chunk to chunk. Many may
-            come in blocks (n, H, D), from an object whose ``__iter__`` begins anew.
+            come in blocks (n, H, D), from a list or an object whose ``__iter__`` begins anew.
         scale, vocab_size
             As in the class; the range of coefficients must fit into `vocab_size`.
         time_horizon, action_dim : int, optional
@@ -300,7 +300,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         vocab_size = _number("vocab_size", vocab_size, below=_MAX_VOCABULARY + 1)
         max_token_length = _number("max_token_length", max_token_length, below=2**31)
         time_horizon = _optional("time_horizon", time_horizon)
-        blocks = _Blocks(action_data, action_dim)
+        blocks = _Blocks(action_data, _optional("action_dim", action_dim))
         options: dict[str, Any] = {
             "max_token_length": max_token_length,
             "alphabet": _one_of("alphabet", alphabet, ("bytes", "symbols")),
@@ -528,10 +528,10 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         """
         if self.normalization is None:
             raise TokenizerFormatError("this tokenizer has no normalization to check: fit it anew")
-        if Codec is None:
-            raise ImportError("to check a normalization needs vlaprep: pip install vlaprep")
-        from vlaprep.normalization import Normalization
-
+        try:  # what this file imports elsewhere, transformers asks for where it is loaded
+            from vlaprep.normalization import Normalization
+        except ImportError as error:
+            raise ImportError("to check a normalization, pip install vlaprep") from error
         return Normalization.from_dict(self.normalization).differences(stats_or_config)
 
     def _check_shape(self, horizon: int, dim: int) -> None:
@@ -719,7 +719,8 @@ def _blocks(action_data: Iterable[Any]) -> Iterator[NDArray[Any]]:
     for shape, run in itertools.groupby(chunks, key=lambda item: item[1].shape):
         while items := list(itertools.islice(run, _BLOCK)):
             if len(shape) != 2 or 0 in shape:
-                raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}")
+                ways = "pass a list of chunks, an array (N, H, D), or a list of blocks (n, H, D)"
+                raise ValueError(f"chunk {items[0][0]} must have shape (H, D), not {shape}: {ways}")
             yield np.stack([chunk for _, chunk in items])
 
 
@@ -728,21 +729,24 @@ class _Blocks:
 
     def __init__(self, data: Any, action_dim: int | None) -> None:
         self.action_dim, self.shapes = action_dim, set[tuple[int, ...]]()
-        anew = not isinstance(data, (np.ndarray, list, tuple)) and iter(data) is not data
-        is_in_blocks = anew and getattr(next(iter(data), None), "ndim", 0) == 3
-        self.blocks = data if is_in_blocks else [*_blocks(data)]
-        if not is_in_blocks and not [*self]:
-            raise NoChunksError("no action chunk to fit on: action_data is empty")
+        whole, rest = isinstance(data, np.ndarray), iter(data)
+        first = [*itertools.islice(rest, 1)]
+        in_blocks = rest is not data and getattr((*first, None)[0], "ndim", 0) == 3 and not whole
+        chunks = data if whole else itertools.chain(first, rest)
+        self.blocks = data if in_blocks else [*_blocks(chunks)]
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        for block in self.blocks:
+        for block in map(_numeric, self.blocks):
+            if block.ndim != 3 or 0 in block.shape[1:]:
+                raise ValueError(f"each block must have shape (n, H, D), not {block.shape}")
+            if not len(block):
+                continue
             self.shapes.add(block.shape[1:])
-            if self.action_dim not in (None, block.shape[2]):
-                raise ValueError(
-                    f"action_dim {self.action_dim} asked for, but there are chunks of "
-                    f"{sorted({shape[1] for shape in self.shapes})}"
-                )
+            if self.action_dim not in (None, (dims := block.shape[2])):
+                raise ValueError(f"chunks have {dims} dims, not action_dim {self.action_dim}")
             yield block
+        if not self.shapes:
+            raise NoChunksError("no action chunk to fit on: action_data is empty")
 
 
 def _train(

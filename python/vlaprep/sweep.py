@@ -67,7 +67,7 @@ class Swept:
         Windows that hold an unknown symbol: id of the episode, first start, start behind the last.
     symbols : int64 array, shape (S, 3)
         Unknown symbols, ascending, each with episode and start of the first window that holds it.
-        Of those beyond ±65,536 only the lowest and the highest are listed.
+        Of those outside -65,536 to 65,535 only the lowest and the highest are listed.
     low, high : float64 array, shape (time_horizon, action_dim), optional
         Least and greatest coefficient of each frequency and dim, where they were asked for: those
         of the windows below, which no other window exceeds by more than `bound`.

@@ -115,7 +115,7 @@ pub(crate) fn train_bpe(
 ///     If `blocks` can be iterated only once, as a generator.
 /// ValueError
 ///     For NaN, infinity (with chunk, step and dim), no chunk at all, or where the second pass gives
-///     other chunks than the first.
+///     another number of chunks, or coefficients beyond those of the first.
 /// VocabularyError
 ///     If the range of coefficients, or the alphabet made of it, does not fit into `vocab_size`.
 ///

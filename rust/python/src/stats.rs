@@ -251,7 +251,8 @@ fn quantile_of<'py, T: Real + numpy::Element>(
 /// TypeError
 ///     If `blocks` can be iterated only once, as a generator.
 /// ValueError
-///     If there is no row, widths differ, a pass gives other rows, or a `q` lies outside [0, 1].
+///     If there is no row, widths differ, a pass gives another number of rows, or a `q` lies outside
+///     [0, 1]. Other rows of the same number give the quantiles of neither.
 ///
 /// Notes
 /// -----
@@ -389,7 +390,8 @@ fn check_width(found: usize, wanted: usize) -> PyResult<()> {
     if found == wanted && wanted > 0 {
         return Ok(());
     }
-    let message = format!("blocks must have rows of one width, got {wanted} and {found}");
+    let message =
+        format!("blocks must have rows of one width of at least 1, got {wanted} and {found}");
     Err(PyValueError::new_err(message))
 }
 

@@ -46,7 +46,7 @@ type Found<'py> = (
 ///     Windows that hold a symbol that is not known: episode, first start, start behind the last.
 /// symbols : int64 array, shape (S, 3)
 ///     Symbols that are not known, ascending, with episode and start of the first window that holds
-///     each. Of those beyond ±65,536 only the lowest and the highest.
+///     each. Of those outside -65,536 to 65,535 only the lowest and the highest.
 /// extremes : float64 array, shape (2, H, D)
 ///     Coefficients below `low`, and above `high`, that are the least and greatest of all but for
 ///     `bound`; else NaN.

@@ -5,6 +5,7 @@
 
 use super::bpe::too_many;
 use crate::Result;
+use crate::memory::zeroed;
 
 /// Words and their counts.
 #[derive(Debug, Default)]
@@ -28,7 +29,7 @@ impl Corpus {
     /// Counts a word; an error where there are more of them than can be numbered.
     pub(super) fn add(&mut self, word: &[u16], count: u64) -> Result<()> {
         if 2 * (self.words.len() + 1) > self.slots.len() {
-            self.grow();
+            self.grow()?;
         }
         let hash = hash_of(word);
         let (mark, slot) = ((hash >> 32) as u32, self.slot(hash, word));
@@ -81,9 +82,9 @@ impl Corpus {
         }
     }
 
-    fn grow(&mut self) {
+    fn grow(&mut self) -> Result<()> {
         let last = (2 * self.slots.len()).max(1024) - 1;
-        self.slots = vec![(0, 0); last + 1];
+        self.slots = zeroed(last + 1).ok_or_else(too_many)?;
         for (number, word) in (1..).zip(&self.words) {
             let hash = hash_of(self.text(*word));
             let mut slot = hash as usize & last;
@@ -92,6 +93,7 @@ impl Corpus {
             }
             self.slots[slot] = ((hash >> 32) as u32, number);
         }
+        Ok(())
     }
 }
 

@@ -150,14 +150,16 @@ impl Measuring {
         let (low, high) = range.ok_or_else(|| Error::argument("no action chunk to fit on"))?;
         let range = (low + 0.0, high + 0.0); // a zero has no sign
         let most = fit.trainer.vocab_size.min(LARGEST.into());
-        let (low, high) = (range.0 as i128, range.1 as i128);
-        let span = high.saturating_sub(low);
-        if span > most as i128 {
+        if range.1 - range.0 > most as f64 {
             return Err(Error::Vocabulary(format!(
-                "coefficients from {low} to {high}, a range of {span} at scale {}, do not fit into \
-                 vocab_size {} (or {LARGEST} characters): normalise the actions to about [-1, 1], \
-                 lower scale or raise vocab_size",
-                fit.scale, fit.trainer.vocab_size
+                "coefficients from {} to {}, a range of {} at scale {}, do not fit into vocab_size \
+                 {} (or {LARGEST} characters): normalise the actions to about [-1, 1], lower scale \
+                 or raise vocab_size",
+                readable(range.0),
+                readable(range.1),
+                readable(range.1 - range.0),
+                readable(fit.scale),
+                fit.trainer.vocab_size
             )));
         }
         if range.0 < -FARTHEST || range.1 > FARTHEST {
@@ -214,6 +216,15 @@ impl Counting {
             max_token,
             trained: self.fit.trainer.train(words, interrupt)?,
         })
+    }
+}
+
+/// A number as one reads it.
+fn readable(number: f64) -> String {
+    if number.abs() < 1e15 {
+        format!("{number}")
+    } else {
+        format!("{number:e}")
     }
 }
 

@@ -56,7 +56,7 @@ pub struct Swept {
     /// Windows that hold a symbol which is not known; by episode and start.
     pub outside: Vec<Run>,
     /// The symbols that are not known, ascending, each with the first window that holds it. Of those
-    /// beyond ±65,536 only the lowest and the highest.
+    /// outside -65,536 to 65,535 only the lowest and the highest.
     pub symbols: Vec<(i64, Window)>,
     /// The least coefficient of each frequency and dim, row-major, where it is below that of `seen`.
     /// No window has one that is less than this by more than twice `bound`.
@@ -132,10 +132,9 @@ impl Sweep {
         let shares = self.shares(episodes);
         let work = |share: &mut Share<'_>, items: Vec<(usize, Range<usize>)>| {
             for (episode, windows) in items {
-                interrupt.check()?;
                 let range = &episodes[episode];
                 let rows = &rows[range.start * self.dims..range.end * self.dims];
-                share.go(rows, episode, windows);
+                share.go(rows, episode, windows, interrupt)?;
             }
             Ok(share.take())
         };

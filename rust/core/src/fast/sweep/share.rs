@@ -5,11 +5,16 @@ use std::ops::Range;
 use super::slide::{self, Four, STEPS, Slide};
 use super::symbols::{Firsts, Symbols};
 use super::{Exact, Extreme, Run, Seen, Sweep, Window};
+use crate::Result;
 use crate::fast::lanes::LANES;
 use crate::fast::quantize::ROUNDING;
+use crate::parallel::Interrupt;
 
 /// Margins are taken by so much wider than they are, for the arithmetic that is done with them.
 const SLACK: f64 = 1e-15;
+
+/// Multiplications between two looks at whether the caller wants to stop: some milliseconds.
+const PATIENCE: usize = 1 << 23;
 
 /// The nearest whole number, half to even: without the instruction that not every machine has.
 fn nearest(x: f64) -> f64 {
@@ -81,6 +86,8 @@ pub(super) struct Share<'a> {
     exact: Exact<'a>,
     watch: Watch<'a>,
     period: usize,
+    /// Work since the last look at whether the caller wants to stop.
+    spent: usize,
 }
 
 /// What is looked at where a coefficient lies beyond the bounds.
@@ -132,6 +139,7 @@ impl<'a> Share<'a> {
             },
             slide,
             period: slide::period(horizon),
+            spent: 0,
         }
     }
 
@@ -146,7 +154,8 @@ impl<'a> Share<'a> {
         rows: &[T],
         episode: usize,
         windows: Range<usize>,
-    ) {
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
         let (dims, horizon) = (self.sweep.dims, self.sweep.dct.horizon());
         let rows = &rows[..(windows.end + horizon - 1) * dims];
         let finite = |row: usize| {
@@ -163,17 +172,24 @@ impl<'a> Share<'a> {
                         episode,
                         start: first,
                     },
-                );
+                    interrupt,
+                )?;
                 swept += count;
             }
             first = end + 1;
         }
         self.watch.found.windows += swept;
         self.watch.found.skipped += windows.len() - swept;
+        Ok(())
     }
 
     /// Goes through the windows of finite rows, the first of which is `origin`.
-    fn run<T: Copy + Into<f64>>(&mut self, rows: &[T], origin: Window) {
+    fn run<T: Copy + Into<f64>>(
+        &mut self,
+        rows: &[T],
+        origin: Window,
+        interrupt: &Interrupt<'_>,
+    ) -> Result<()> {
         let (dims, horizon) = (self.sweep.dims, self.sweep.dct.horizon());
         let count = rows.len() / dims + 1 - horizon;
         for first in (0..count).step_by(self.period) {
@@ -195,6 +211,7 @@ impl<'a> Share<'a> {
             }
             for block in (first..end).step_by(STEPS) {
                 let steps = STEPS.min(end - block);
+                self.spend(steps * horizon * dims, interrupt)?;
                 self.watch.begin(Window {
                     start: origin.start + block,
                     ..origin
@@ -211,6 +228,7 @@ impl<'a> Share<'a> {
                 }
                 let unsure = self.watch.unsure;
                 for step in (0..steps).filter(|&step| unsure[step]) {
+                    self.spend(horizon * horizon * dims, interrupt)?;
                     self.exact
                         .transform(&rows[(block + step) * dims..][..horizon * dims]);
                     self.watch.judge(step, &self.exact.coefficients, !certain);
@@ -218,6 +236,17 @@ impl<'a> Share<'a> {
                 self.watch.end(steps);
             }
         }
+        Ok(())
+    }
+
+    /// Looks, now and then, at whether the caller wants to stop; `work` is in multiplications.
+    fn spend(&mut self, work: usize, interrupt: &Interrupt<'_>) -> Result<()> {
+        self.spent += work;
+        if self.spent > PATIENCE {
+            self.spent = 0;
+            interrupt.check()?;
+        }
+        Ok(())
     }
 }
 
