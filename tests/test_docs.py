@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from doc_page import blocks_of
 from hub_server import Repo, folder_files, serve
+from vlaprep import fit_fast_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
@@ -56,6 +58,14 @@ def test_links_and_files_that_a_page_names_exist(page: Path) -> None:
     ):
         assert (ROOT / file).exists(), file
         assert not test or f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), test
+
+
+def test_the_cache_key_is_told_of_every_argument_of_a_fit() -> None:
+    page = (ROOT / "docs" / "cache-key.md").read_text(encoding="utf-8")
+    section = page.split("## Every argument")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    told = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
+    assert sorted(told) == sorted(inspect.signature(fit_fast_tokenizer).parameters)
 
 
 def test_the_sections_that_other_tools_fill_are_there() -> None:

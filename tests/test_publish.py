@@ -185,6 +185,7 @@ def test_an_earlier_tokenizer_gives_way_and_other_files_stay(
     fitted().save_pretrained(plain)
     ask(hub, tmp_path, push(plain, without_report=True), **TOKENS)
     assert "fit_report.json" not in published(hub), "else its normalisation would be believed"
+    assert "fit_examples.json" not in published(hub)
 
 
 def test_branches_and_pull_requests(hub: HubServer, folder: Path, tmp_path: Path) -> None:

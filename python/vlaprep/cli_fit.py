@@ -40,14 +40,11 @@ def fit(
     cache_dir: Annotated[
         Path, typer.Option(metavar="DIR", help="Where fitted tokenizers live.")
     ] = Path("~/.cache/vlaprep/tokenizers"),
-    chunk_size: Annotated[
-        int, typer.Option(min=1, help="Frames of a chunk: the policy's time horizon.")
-    ] = 50,
-    n_samples: Annotated[int, typer.Option(min=1, help="Chunks to fit on.")] = 1024,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 42,
-    action_key: Annotated[
-        str, typer.Option(metavar="COLUMN", help="Column of the actions.")
-    ] = "action",
+    dataset_root: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Local copy of DATASET, which is then only a name."),
+    ] = None,
+    revision: RevisionOption = None,
     episodes: EpisodesOption = None,
     exclude_episodes: ExcludeOption = None,
     tasks: Annotated[
@@ -56,6 +53,11 @@ def fit(
             metavar="TASK", help="Only episodes of this task, by number or text; repeat for more."
         ),
     ] = None,
+    chunk_size: Annotated[
+        int, typer.Option(min=1, help="Frames of a chunk: the policy's time horizon.")
+    ] = 50,
+    n_samples: Annotated[int, typer.Option(min=1, help="Chunks to fit on.")] = 1024,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 42,
     per: Annotated[
         Per, typer.Option(help="What gets equal numbers of draws: episode, window, or task.")
     ] = Per.episode,
@@ -67,6 +69,19 @@ def fit(
             "trains."
         ),
     ] = Tail.exclude,
+    nan: Annotated[
+        NaN, typer.Option(help="Windows with NaN, infinity or null: leave out, or refuse.")
+    ] = NaN.skip,
+    coverage: Annotated[
+        Coverage,
+        typer.Option(
+            help="Fit on the chunks drawn, or also on one window for each coefficient that they "
+            "lack, so that all of the dataset can be encoded."
+        ),
+    ] = Coverage.sample,
+    action_key: Annotated[
+        str, typer.Option(metavar="COLUMN", help="Column of the actions.")
+    ] = "action",
     dims: Annotated[
         str | None,
         typer.Option(
@@ -81,7 +96,9 @@ def fit(
     ] = None,
     absolute: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="Or: dims to leave, all others become relative."),
+        typer.Option(
+            metavar="LIST", help="Or: dims to leave absolute; all others become relative."
+        ),
     ] = None,
     state_key: Annotated[
         str, typer.Option(metavar="COLUMN", help="Column of that state.")
@@ -91,32 +108,30 @@ def fit(
     ] = None,
     convention: Annotated[
         Convention | None,
-        typer.Option(help="Whose formula normalises. Default: pi052.", show_default=False),
+        typer.Option(
+            metavar="NAME",
+            help="Whose formula normalises: pi052, lerobot, lerobot-train-tokenizer, openpi or "
+            "opentau. Default: pi052.",
+            show_default=False,
+        ),
     ] = None,
     normalization_mode: Annotated[
         Mode | None,
         typer.Option(
-            help="Which statistics. Default: QUANTILES, or MIN_MAX for opentau.", show_default=False
+            metavar="MODE",
+            help="Which statistics: QUANTILES, QUANTILE10, MIN_MAX, MEAN_STD or IDENTITY. Default: "
+            "QUANTILES, or MIN_MAX for opentau.",
+            show_default=False,
         ),
     ] = None,
     statistics: Annotated[
         str,
         typer.Option(
             metavar="FROM",
-            help="Of the chunks drawn (sample), of all frames (dataset), of meta/stats.json "
-            "(meta), or of a file like that.",
+            help="Where they come from: the chunks drawn (sample), all frames (dataset), "
+            "meta/stats.json (meta), or the path of a file like that.",
         ),
     ] = "sample",
-    coverage: Annotated[
-        Coverage,
-        typer.Option(
-            help="Fit on the chunks drawn, or also on one window for each coefficient that they "
-            "lack, so that all of the dataset can be encoded."
-        ),
-    ] = Coverage.sample,
-    nan: Annotated[
-        NaN, typer.Option(help="Windows with NaN, infinity or null: leave out, or refuse.")
-    ] = NaN.skip,
     scale: Annotated[float, typer.Option(help="Quantisation steps per unit.")] = 10.0,
     vocab_size: Annotated[int, typer.Option(min=1, help="Vocabulary to train to.")] = 1024,
     max_token_length: Annotated[
@@ -133,26 +148,6 @@ def fit(
             "published class does.",
         ),
     ] = False,
-    validation_samples: Annotated[
-        int, typer.Option(min=0, help="Chunks to try the tokenizer on.")
-    ] = 256,
-    validation_episodes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE|IDS",
-            help="Share of the episodes, such as 0.1, or episodes that the fit does without, for "
-            "that trial. Default: those that gave it no chunk, if any.",
-        ),
-    ] = None,
-    max_reconstruction_rmse: Annotated[
-        float | None, typer.Option(help="Refuse a larger RMSE of normalised actions in the trial.")
-    ] = 0.10,
-    max_dim_rmse: Annotated[
-        float | None, typer.Option(help="Refuse a larger one of any dim that moves.")
-    ] = 0.20,
-    gate: Annotated[
-        bool, typer.Option(help="Whether a tokenizer beyond these bounds is refused.")
-    ] = True,
     base_tokenizer_name: Annotated[
         str | None,
         typer.Option(
@@ -164,14 +159,33 @@ def fit(
     trust_remote_code: Annotated[
         bool, typer.Option(help="Whether code that comes with that class may run.")
     ] = True,
-    dataset_root: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Local copy of DATASET, which is then only a name."),
+    validation_samples: Annotated[
+        int, typer.Option(min=0, help="Chunks to try the tokenizer on.")
+    ] = 256,
+    validation_episodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE|IDS",
+            help="Episodes that the fit does without, for that trial: a share such as 0.1, or ids. "
+            "Default: those that gave it no chunk, if any.",
+        ),
     ] = None,
-    revision: RevisionOption = None,
-    wait_timeout_s: Annotated[
-        float, typer.Option(min=0, help="How long to wait for another process that fits the same.")
-    ] = 1800.0,
+    max_reconstruction_rmse: Annotated[
+        float | None, typer.Option(help="Refuse a larger RMSE of normalised actions.")
+    ] = 0.10,
+    max_dim_rmse: Annotated[
+        float | None, typer.Option(help="Refuse a larger one of any dim that moves.")
+    ] = 0.20,
+    max_tokens: Annotated[
+        float | None,
+        typer.Option(
+            help="Refuse a tokenizer that takes more tokens for any chunk; with --advise: at most "
+            "so many wanted on average."
+        ),
+    ] = None,
+    gate: Annotated[
+        bool, typer.Option(help="Whether a tokenizer beyond one of these three bounds is refused.")
+    ] = True,
     advise: Annotated[
         bool,
         typer.Option(
@@ -186,23 +200,22 @@ def fit(
         float | None,
         typer.Option(help="Wanted of --advise: at most this RMSE of normalised actions."),
     ] = None,
-    max_tokens: Annotated[
-        float | None,
-        typer.Option(
-            help="Refuse a tokenizer that takes more for a chunk of the trial; with --advise: "
-            "wanted on average."
-        ),
-    ] = None,
+    wait_timeout_s: Annotated[
+        float, typer.Option(min=0, help="How long to wait for another process that fits the same.")
+    ] = 1800.0,
     num_threads: ThreadsOption = None,
     as_json: JsonOption = False,
     debug: DebugOption = False,
 ) -> None:
     """Fit a FAST action tokenizer, or find it fitted already.
 
-    Action chunks are drawn from all episodes, normalised as the trainer does that the tokenizer is
-    for (--convention), and a tokenizer is trained on them and tried on others. It is written to a
+    Action chunks are drawn, normalised as the trainer does that the tokenizer is for
+    (--convention), and a tokenizer is trained on them and tried on others. It is written to a
     folder of its own in the cache, named after everything it depends on, with a fit_report.json.
     Give that folder to your trainer, or to transformers.AutoProcessor.from_pretrained.
+
+    The options below are, in this order: where and which data, draws, action dims, normalisation,
+    tokenizer, trial and bounds, advice, running.
 
     \b
     Example: a tokenizer for chunks of one second at 30 frames a second; before,

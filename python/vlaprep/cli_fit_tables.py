@@ -98,8 +98,10 @@ def _normalised(norm: Mapping[str, Any]) -> str:
 def _trial(trial: Mapping[str, Any] | None) -> str:
     if trial is None:
         return "nothing"
-    kind = "held-out episodes" if trial["held_out"] else "the episodes fitted on"
-    return f"{trial['chunks']:,} chunks of {trial['episodes']:,} {kind}"
+    chunks, episodes = f"{trial['chunks']:,}", f"{trial['episodes']:,}"
+    if trial["held_out"]:
+        return f"{chunks} chunks of {episodes} held-out episodes"
+    return f"{chunks} further chunks of the same {episodes} episodes: none was held out"
 
 
 def _over_budget(share: float | None) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from vlaprep.errors import TokenizerFormatError
 from vlaprep.fit_chunks import NormalizedChunks, padded
 from vlaprep.fit_cover import check_cover
-from vlaprep.fit_report import write_report
+from vlaprep.fit_report import EXAMPLES_NAME, write_report
 from vlaprep.fit_validation import examples, tell_errors, tell_tokens, validate
 from vlaprep.persist import write_atomic
 from vlaprep.progress import progress
@@ -28,11 +28,10 @@ if TYPE_CHECKING:
     from vlaprep.fit_source import FitData
     from vlaprep.normalization import Normalization
 
-__all__ = ["EXAMPLES_NAME", "build_tokenizer"]
+__all__ = ["build_tokenizer"]
 
 logger = logging.getLogger(__name__)
 
-EXAMPLES_NAME = "fit_examples.json"
 CHECKED_CHUNKS = 256
 """How many of the fitted chunks are encoded and decoded before a fit is published."""
 _EXTREME = 1e3

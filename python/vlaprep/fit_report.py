@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "EXAMPLES_NAME",
     "FORMAT_VERSION",
     "REPORT_NAME",
     "defect",
@@ -35,6 +36,7 @@ __all__ = [
 
 FORMAT_VERSION = 1
 REPORT_NAME = "fit_report.json"
+EXAMPLES_NAME = "fit_examples.json"
 
 
 def signature(inputs: Mapping[str, Any]) -> str:
@@ -83,7 +85,8 @@ def read_report(folder: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``signature``, ``inputs``, ``draws``, ``normalization``, ``tokens`` and ``files``.
+        ``signature``, ``inputs``, ``draws``, ``actions``, ``normalization``, ``tokens``,
+        ``reconstruction``, ``validation`` and ``files``.
 
     Raises
     ------

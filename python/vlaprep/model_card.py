@@ -7,7 +7,7 @@ between the two markers is vlaprep's; what people wrote around it stays.
 from __future__ import annotations
 
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from vlaprep._native import __version__
 
@@ -18,6 +18,7 @@ __all__ = ["merged_card", "model_card"]
 
 BEGIN, END = "<!-- vlaprep:begin -->", "<!-- vlaprep:end -->"
 _TAGS = ("robotics", "action-tokenizer", "fast", "vlaprep")
+_TOKENS = (("50 %", "p50"), ("99 %", "p99"), ("at most", "max"))
 _SHOWN_ELSEWHERE = ("chunk_size", "scale", "vocab_size", "report_version")
 _LOADING = """\
 ```python
@@ -30,7 +31,7 @@ processor = AutoProcessor.from_pretrained("{repo_id}", trust_remote_code=True)
 With vlaprep, without transformers, for data loaders:
 
 ```python
-import vlaprep
+{imports}import vlaprep
 from vlaprep.hub import download_tokenizer
 
 folder, commit = download_tokenizer("{repo_id}")  # revision= pins a commit
@@ -41,9 +42,10 @@ codec = vlaprep.ActionCodec.from_pretrained(folder)
 In LeRobot: `--policy.action_tokenizer_name={repo_id}`."""
 _NORMALIZED = """\
 normalization = vlaprep.Normalization.from_pretrained(folder)
-ids, offsets = codec.encode_batch(normalization.normalize(chunks))
+normalised = normalization.normalize(chunks){pad}
+ids, offsets = codec.encode_batch(normalised)
 decoded, status = codec.decode_batch(ids, offsets)
-actions = normalization.unnormalize(decoded)"""
+actions = normalization.unnormalize(decoded{cut})"""
 _PLAIN = """\
 ids, offsets = codec.encode_batch(chunks)  # normalised as in the fit
 actions, status = codec.decode_batch(ids, offsets)"""
@@ -71,13 +73,15 @@ def model_card(repo_id: str, config: Mapping[str, Any], report: Mapping[str, Any
     dataset = _dataset(report)
     on_hub = [str(dataset["repo_id"])] if dataset.get("commit") else None
     data = ModelCardData(library_name="transformers", tags=[*_TAGS], datasets=on_hub)
+    encode = _encoding(report)
+    imports = "import numpy as np\n" if "np." in encode else ""
     parts = [
         f"# FAST action tokenizer {repo_id}",
         "Turns chunks of robot actions into tokens and back: a discrete cosine transform over "
         "time, rounding, byte-pair encoding.",
         _table(("", ""), _facts(config, report, dataset)),
         "## Loading",
-        _LOADING.format(repo_id=repo_id, encode=_NORMALIZED if report else _PLAIN),
+        _LOADING.format(repo_id=repo_id, imports=imports, encode=encode),
     ]
     if report is None:
         parts.append(
@@ -85,7 +89,8 @@ def model_card(repo_id: str, config: Mapping[str, Any], report: Mapping[str, Any
             "tokenizer was made for, its author has to say."
         )
     else:
-        parts += [*_normalization(report), *_reconstruction(report), *_settings(report)]
+        parts += [*_action_space(report), *_normalization(report), *_trial(report)]
+        parts += [*_reconstruction(report), *_settings(report)]
     body = "\n\n".join([BEGIN, *parts, f"Published by vlaprep {__version__}.", END])
     return f"---\n{data.to_yaml()}\n---\n\n{body}\n"
 
@@ -149,6 +154,84 @@ def _facts(
     yield "signature of the fit", (report or {}).get("signature")
 
 
+def _encoding(report: Mapping[str, Any] | None) -> str:
+    """Code that encodes chunks, with the zeros that the fit filled them up with."""
+    if report is None:
+        return _PLAIN
+    width = _part(report, "actions").get("max_action_dim")
+    zeros = width - _width(report) if isinstance(width, int) else 0
+    if not zeros:
+        return _NORMALIZED.format(pad="", cut="")
+    pad = f"\nnormalised = np.pad(normalised, ((0, 0), (0, 0), (0, {zeros})))  # zeros behind"
+    return _NORMALIZED.format(pad=pad, cut=f"[..., :{_width(report)}]")
+
+
+def _action_space(report: Mapping[str, Any]) -> Iterator[str]:
+    told, width = _part(report, "actions"), _width(report)
+    if not told:
+        return
+    relative, padded = told.get("relative") or [], told.get("max_action_dim")
+    tail = "the last frame of the episode repeated past its end"
+    steps = [
+        f"{_text(_part(report, 'draws').get('time_horizon'))} consecutive frames of column "
+        f"`{_code(told.get('action_key'))}`" + f", {tail}" * (told.get("tail") == "clamp"),
+        f"minus `{_code(told.get('state_key'))}` at the first of them, in the relative dims"
+        if relative
+        else None,
+        "the dims below, in that order" if told.get("dims") else None,
+        "normalisation",
+        f"zeros up to {padded} dims" if padded else None,
+    ]
+    yield "## Action space"
+    yield (
+        "What is encoded is made of a data set in this order; `chunks` above are what is to be "
+        "normalised."
+    )
+    yield "\n".join(f"{n}. {step}" for n, step in enumerate(filter(None, steps), 1))
+    dims = told.get("dims") or range(width)
+    columns = _named(told.get("names"), width) | {"dim of the column": [*dims]}
+    if relative:
+        columns["relative"] = ["yes" if dim in relative else "" for dim in dims]
+    yield _by_dim(columns)
+
+
+def _trial(report: Mapping[str, Any]) -> Iterator[str]:
+    if "validation" not in report:
+        return
+    told = _part(report, "validation")
+    yield "## Trial"
+    if not told:
+        yield "This tokenizer was not tried on chunks beside those of the fit."
+        return
+    chunks, episodes = _text(told.get("chunks")), _text(told.get("episodes"))
+    yield (
+        f"{chunks} chunks of {episodes} held-out episodes, which gave the fit no chunk, encoded "
+        "and decoded."
+        if told.get("held_out")
+        else f"{chunks} further chunks of the same {episodes} episodes, encoded and decoded: none "
+        "was held out."
+    )
+    normal, units = _part(told, "normalized"), _part(told, "dataset_units")
+    tokens = _part(told, "tokens")
+    rows = [
+        ("RMSE, normalised", normal.get("rmse")),
+        ("share of coefficients that come back exactly", told.get("exact_symbols")),
+        ("share of them out of the fitted range", told.get("symbols_out_of_range")),
+        *((f"tokens a chunk, {n}", tokens.get(key)) for n, key in _TOKENS),
+    ]
+    yield _table(("", ""), rows)
+    found = {
+        "RMSE, normalised": normal.get("rmse_by_dim"),
+        "RMSE, units of the data set": units.get("rmse_by_dim"),
+        "max, units of the data set": units.get("max_by_dim"),
+        "share clipped": told.get("clipped_values"),
+    }
+    width = _width(report)
+    columns = {name: by for name, by in found.items() if _is_by_dim(by, width)}
+    if columns:
+        yield _by_dim(_named(told.get("names"), width) | columns)
+
+
 def _normalization(report: Mapping[str, Any]) -> Iterator[str]:
     told = _part(report, "normalization")
     if not told:
@@ -163,7 +246,7 @@ def _normalization(report: Mapping[str, Any]) -> Iterator[str]:
     columns = {
         name: values
         for name, values in told.items()
-        if isinstance(values, list) and len(values) == width and name != "constant_dims"
+        if _is_by_dim(values, width) and name not in ("constant_dims", "relative")
     }
     constant = told.get("constant_dims") or []
     if constant:
@@ -207,6 +290,20 @@ def _settings(report: Mapping[str, Any]) -> Iterator[str]:
 def _by_dim(columns: Mapping[str, Sequence[Any]]) -> str:
     rows = zip(*columns.values(), strict=True)
     return _table(("dim", *columns), ((dim, *row) for dim, row in enumerate(rows)))
+
+
+def _named(names: Any, width: int) -> dict[str, Sequence[Any]]:
+    """Give a column of names, where there are any."""
+    return {"name": names} if _is_by_dim(names, width) else {}
+
+
+def _is_by_dim(values: Any, width: int) -> TypeGuard[list[Any]]:
+    return isinstance(values, list) and len(values) == width
+
+
+def _code(value: Any) -> str:
+    """Give a name that stands between backticks."""
+    return "".join(c for c in str(value) if c.isprintable() and c not in "`|<>")
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -27,7 +27,7 @@ from vlaprep._transfer import (
     without_library_bars,
 )
 from vlaprep.errors import PublishError, TokenizerFormatError
-from vlaprep.fit_report import REPORT_NAME, read_whole
+from vlaprep.fit_report import EXAMPLES_NAME, REPORT_NAME, read_whole
 from vlaprep.hub import is_repo_id
 from vlaprep.model_card import merged_card, model_card
 
@@ -304,7 +304,7 @@ def _commit(
     api = repo.api()
     held = persevering(lambda: set(api.list_repo_files(repo.repo_id, revision=parent)))
     files = {**wanted.files, _CARD: _card(repo, wanted, parent, held)}
-    stale = sorted(held.intersection({*_SAVED, REPORT_NAME}) - files.keys())
+    stale = sorted(held.intersection({*_SAVED, REPORT_NAME, EXAMPLES_NAME}) - files.keys())
     if stale:
         logger.info("%s: deleting what is of an earlier tokenizer: %s", repo, shortened(stale))
 
