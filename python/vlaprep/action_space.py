@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Dims: TypeAlias = "Iterable[str | int | range | slice] | str"
 
-__all__ = ["ActionRequest", "ActionSpace"]
+__all__ = ["ActionRequest", "ActionSpace", "column_width"]
 
 TAILS = ("exclude", "clamp")
 _RANGE = re.compile(r"(\d*):(\d*)")
@@ -165,7 +165,7 @@ class ActionRequest:
         if self.dims is None and not self.is_relative and self.max_action_dim is None:
             named = None if names is None else tuple(names)
             return ActionSpace(self.action_key, names=named, tail=self.tail)
-        width = _width(dataset, self.action_key)
+        width = column_width(dataset, self.action_key)
         names = names if names is not None and len(names) == width else None
         where = f"column {self.action_key!r} of dataset {label}"
         dims = None if self.dims is None else _found(self.dims, names, width, where)
@@ -206,7 +206,7 @@ class ActionRequest:
                 f"there is no column {self.state_key!r} in dataset {label}, which relative actions "
                 f"start from; it has: {', '.join(dataset.columns)}; choose one with state_key="
             )
-        state = _width(dataset, self.state_key)
+        state = column_width(dataset, self.state_key)
         if relative and relative[-1] >= state:
             raise DatasetFormatError(
                 f"dim {relative[-1]} of {where} cannot be relative: the state in column "
@@ -261,7 +261,7 @@ def _unknown(
     return DatasetFormatError(f"there is no dim {item!r} in {where}: {known} 0 to {width - 1}")
 
 
-def _width(dataset: Dataset, column: str) -> int:
+def column_width(dataset: Dataset, column: str) -> int:
     """Count the dims of a column in its rows, which metadata may belie."""
     ids, lengths = dataset.episodes.episode_index, dataset.episodes.length
     some = ids[lengths > 0][:1]

@@ -67,12 +67,15 @@ class Scaling:
         Where the statistics come from.
     given : Normalization, optional
         The statistics, where they are given.
+    labelled : bool
+        Whether they are a `Normalization`, which says what its dims are.
     """
 
     convention: str
     mode: str
     source: str
     given: Normalization | None = None
+    labelled: bool = False
 
     @classmethod
     def of(
@@ -90,7 +93,7 @@ class Scaling:
                         f"{name}={asked!r} is not that of the given statistics, "
                         f"{getattr(statistics, name)!r}: leave {name} out"
                     )
-            return cls(statistics.convention, statistics.mode, "given", statistics)
+            return cls(statistics.convention, statistics.mode, "given", statistics, labelled=True)
         convention = "pi052" if convention is None else convention
         if mode is None and convention in CONVENTIONS:
             mode = CONVENTIONS[convention].default_mode

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vlaprep.action_space import column_width
 from vlaprep.dataset_types import episode_ids
 from vlaprep.errors import EpisodeSelectionError, NoChunksError
 from vlaprep.fit_chunks import ChunkReader, RowBlocks
 from vlaprep.fit_cover import cover_sample
 from vlaprep.fit_report import digest_arrays
 from vlaprep.fit_sample import draw_sample, hold_out, select_table
+from vlaprep.fit_statistics import check_labels, of_dims
 from vlaprep.normalization import Normalization
 
 if TYPE_CHECKING:
@@ -232,19 +234,22 @@ class Source:
         asked, space = plan.scaling, reader.space
         rule = {"convention": asked.convention, "mode": asked.mode}
         dim = sample.shape[2]
-        if asked.given is not None:
-            norm = _of_dims(asked.given, space, dim)
-        elif asked.source == "dataset":
-            ids = table.episode_index
-            norm = Normalization.from_dataset(
-                reader.dataset, space.action_key, **rule, episodes=ids
-            )
-            norm = _of_dims(norm, space, dim)
-        elif asked.source == "meta":
-            norm = Normalization.from_stats(reader.dataset.root, space.action_key, **rule)
-            norm = _of_dims(norm, space, dim)
-        else:
+        if asked.source == "sample":
             norm = Normalization.fit(RowBlocks(sample.drawn_chunks), **rule)
+        else:
+            if asked.given is not None:
+                norm = asked.given
+            elif asked.source == "dataset":
+                ids = table.episode_index
+                norm = Normalization.from_dataset(
+                    reader.dataset, space.action_key, **rule, episodes=ids
+                )
+            else:
+                norm = Normalization.from_stats(reader.dataset.root, space.action_key, **rule)
+            width = dim if space.dims is None else column_width(reader.dataset, space.action_key)
+            norm = of_dims(norm, space, dim, width)
+            if asked.labelled:
+                check_labels(norm, space, dim)
         names = space.names if space.names is not None and len(space.names) == dim else None
         return replace(norm, dim_names=names, relative=space.relative_mask(dim))
 
@@ -253,16 +258,3 @@ def _plain(action_key: str) -> ActionSpace:
     from vlaprep.action_space import ActionSpace
 
     return ActionSpace(action_key)
-
-
-def _of_dims(norm: Normalization, space: ActionSpace, dim: int) -> Normalization:
-    """Pick the statistics of the dims that are encoded, where they are of all."""
-    if norm.mode == "IDENTITY" or len(norm.lo) == dim:
-        return norm
-    if space.dims is None or len(norm.lo) <= max(space.dims):
-        raise ValueError(
-            f"statistics of {len(norm.lo)} dims do not fit the {dim} dims of column "
-            f"{space.action_key!r}"
-        )
-    dims = list(space.dims)
-    return Normalization(norm.convention, norm.mode, norm.lo[dims], norm.hi[dims])
