@@ -58,6 +58,9 @@ def resolve(root: Path, **options: Any) -> ActionSpace:
         ([range(2), slice(3, None)], (0, 1, 3, 4)),
         (["2"], (4,)),  # a name before an index
         ([2], (2,)),
+        (3, (3,)),
+        (slice(1, 3), (1, 2)),
+        (np.array([4, 1]), (4, 1)),
         (None, None),
     ],
 )
@@ -95,6 +98,7 @@ def test_unknown_dims_are_errors_that_list_the_known(
     [
         ({"dims": [0, "x"]}, "twice"),
         ({"dims": []}, "names no dim"),
+        ({"dims": " "}, "names no dim"),
         ({"max_action_dim": 4}, "less than the 5 dims"),
         ({"max_action_dim": 0}, "at least 1"),
         ({"relative": [0], "absolute": [1]}, "pass one"),
@@ -114,10 +118,49 @@ def test_without_names_there_are_indices(tmp_path: Path) -> None:
         resolve(root, dims=["x"])
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": {"x", "y"}}, "is a set, which has no order"),
+        ({"dims": [True, False, True, True, False]}, r"dims= is a mask.*np\.flatnonzero"),
+        ({"relative": np.array([True, False])}, "relative= is a mask"),
+        ({"absolute": (False, True)}, "absolute= is a mask"),
+        ({"relative": [1.0]}, r"relative= holds 1.0, which is no name, index or range"),
+        ({"relative": [None]}, r"relative= holds None"),
+        ({"dims": 2.5}, r"dims= holds 2.5"),
+    ],
+)
+def test_what_is_no_dim(root: Path, options: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        resolve(root, **options)
+
+
+def test_odd_names_are_names(tmp_path: Path) -> None:
+    root = write_robot(tmp_path / "data", robot_rows(), ["左,手", "0:3", " x", "", "grip\n"])
+    assert resolve(root, dims=["grip\n", " x", "左,手", "0:3", ""]).dims == (4, 2, 0, 1, 3)
+
+
+def test_a_name_that_two_dims_share_is_none(tmp_path: Path) -> None:
+    root = write_robot(tmp_path / "data", robot_rows(), ["x", "x", "z", "grip", "2"])
+    for options in ({"dims": ["x"]}, {"relative": ["x"]}, {"absolute": ["x", "2"]}):
+        with pytest.raises(DatasetFormatError, match=r"2 dims of .* are called 'x': name them by"):
+            resolve(root, **options)
+    assert resolve(root, dims=[1, "z"]).dims == (1, 2)
+
+
+def test_only_dims_that_are_encoded_need_a_state(root: Path) -> None:
+    # Dim 4 has none, and is not asked for.
+    assert resolve(root, dims="0:4", absolute="grip").relative == (0, 1, 2)
+    # Where no dim is relative nothing is read of a state, be it there or not.
+    for options in ({"absolute": "0:5"}, {"dims": [1], "relative": [0]}, {"relative": ""}):
+        space = resolve(root, state_key="nowhere", **options)
+        assert (space.relative, space.state_key) == ((), None)
+
+
 def test_it_goes_through_json(root: Path) -> None:
     space = resolve(root, dims=["grip", "x"], absolute=["grip", 4], tail="clamp", max_action_dim=8)
     assert ActionSpace.from_dict(space.to_dict()) == space
-    assert space.relative == (0, 1, 2)
+    assert space.relative == (0,)
     assert space.relative_mask(2) == (False, True)
     assert not space.by_row
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
+
 from vlaprep.errors import DatasetFormatError
 
 if TYPE_CHECKING:
@@ -133,16 +135,19 @@ class ActionRequest:
             )
         if tail not in TAILS:
             raise ValueError(f"tail must be one of {', '.join(TAILS)}, got {tail!r}")
-        if max_action_dim is not None and max_action_dim < 1:
+        if isinstance(dims, set | frozenset):
+            raise TypeError("dims= is a set, which has no order to encode in: pass a list")
+        most = None if max_action_dim is None else index(max_action_dim)
+        if most is not None and most < 1:
             raise ValueError(f"max_action_dim must be at least 1, got {max_action_dim}")
         return cls(
             action_key,
             state_key,
-            None if dims is None else _listed(dims),
-            None if relative is None else _listed(relative),
-            None if absolute is None else _listed(absolute),
+            None if dims is None else _listed("dims", dims),
+            None if relative is None else _listed("relative", relative),
+            None if absolute is None else _listed("absolute", absolute),
             tail,
-            None if max_action_dim is None else index(max_action_dim),
+            most,
         )
 
     @property
@@ -179,20 +184,27 @@ class ActionRequest:
                 f"max_action_dim={self.max_action_dim} is less than the {used} dims that are "
                 f"encoded of {where}: raise it, or choose fewer with dims="
             )
+        relative = self._relative(dataset, label, names, width, dims)
         chosen = None if names is None else tuple(names[dim] for dim in dims or range(width))
         return ActionSpace(
             self.action_key,
-            self.state_key if self.is_relative else None,
+            self.state_key if relative else None,
             dims,
-            self._relative(dataset, label, names, width),
+            relative,
             chosen,
             self.tail,
             self.max_action_dim,
         )
 
     def _relative(
-        self, dataset: Dataset, label: str, names: Sequence[str] | None, width: int
+        self,
+        dataset: Dataset,
+        label: str,
+        names: Sequence[str] | None,
+        width: int,
+        dims: tuple[int, ...] | None,
     ) -> tuple[int, ...]:
+        """Find the dims to make relative, of those that are encoded."""
         if not self.is_relative:
             return ()
         where = f"column {self.action_key!r} of dataset {label}"
@@ -201,13 +213,16 @@ class ActionRequest:
         else:
             left = set(_found(self.absolute or (), names, width, where))
             relative = tuple(dim for dim in range(width) if dim not in left)
+        relative = tuple(dim for dim in relative if dims is None or dim in dims)
+        if not relative:
+            return ()
         if self.state_key not in dataset.columns:
             raise DatasetFormatError(
                 f"there is no column {self.state_key!r} in dataset {label}, which relative actions "
                 f"start from; it has: {', '.join(dataset.columns)}; choose one with state_key="
             )
         state = column_width(dataset, self.state_key)
-        if relative and relative[-1] >= state:
+        if relative[-1] >= state:
             raise DatasetFormatError(
                 f"dim {relative[-1]} of {where} cannot be relative: the state in column "
                 f"{self.state_key!r} has {state} dims; name fewer dims with relative="
@@ -215,10 +230,14 @@ class ActionRequest:
         return relative
 
 
-def _listed(given: Any) -> tuple[str | int, ...]:
+def _listed(name: str, given: Any) -> tuple[str | int, ...]:
     """Write names, indices, ranges and slices as names and indices."""
+    if isinstance(given, str):
+        given = [part.strip() for part in given.split(",")] if given.strip() else []
+    elif isinstance(given, slice) or not hasattr(given, "__iter__"):
+        given = [given]
     listed: list[str | int] = []
-    for item in given.split(",") if isinstance(given, str) else given:
+    for item in given:
         if isinstance(item, range):
             listed.extend(item)
         elif isinstance(item, slice):
@@ -226,8 +245,14 @@ def _listed(given: Any) -> tuple[str | int, ...]:
                 raise ValueError(f"{item} has a step: list the dims")
             ends = ("" if end is None else str(end) for end in (item.start, item.stop))
             listed.append(":".join(ends))
+        elif isinstance(item, bool | np.bool_):  # which would count as 0 and 1
+            raise TypeError(
+                f"{name}= is a mask: pass names or indices, such as {name}=np.flatnonzero(mask)"
+            )
+        elif isinstance(item, str) or hasattr(item, "__index__"):
+            listed.append(item if isinstance(item, str) else index(item))
         else:
-            listed.append(item.strip() if isinstance(item, str) else index(item))
+            raise TypeError(f"{name}= holds {item!r}, which is no name, index or range of dims")
     return tuple(listed)
 
 
@@ -235,12 +260,16 @@ def _found(
     wanted: Iterable[str | int], names: Sequence[str] | None, width: int, where: str
 ) -> tuple[int, ...]:
     """Give the indices of dims; a name that is there is a name, whatever it looks like."""
-    known = {name: dim for dim, name in enumerate(names or ())}
+    known = list(names or ())
     found: list[int] = []
     for item in wanted:
         ends = _RANGE.fullmatch(item) if isinstance(item, str) else None
         if isinstance(item, str) and item in known:
-            found.append(known[item])
+            if known.count(item) > 1:
+                raise DatasetFormatError(
+                    f"{known.count(item)} dims of {where} are called {item!r}: name them by index"
+                )
+            found.append(known.index(item))
         elif ends:
             first, stop = int(ends[1] or 0), int(ends[2] or width)
             if not first < stop <= width:
