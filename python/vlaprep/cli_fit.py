@@ -236,7 +236,7 @@ def fit(
         "action_key": action_key,
         "episodes": ids_of(episodes),
         "exclude_episodes": ids_of(exclude_episodes),
-        "tasks": _tasks(tasks),
+        "tasks": tasks,
         "per": per.value,
         "replace": replace,
         "tail": tail.value,
@@ -306,12 +306,6 @@ def fit(
         session.say(f"fitting a tokenizer to {dataset}")
         result = run_fit(**options)
         session.finish({"dataset": dataset, **result}, fit_tables(result))
-
-
-def _tasks(texts: list[str] | None) -> list[int | str] | None:
-    if texts is None:
-        return None
-    return [int(text) if text.isdecimal() else text for text in texts]
 
 
 def _held_out(text: str | None) -> float | list[int] | None:

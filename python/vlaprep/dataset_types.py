@@ -186,6 +186,8 @@ class EpisodeTable:
 
 def episode_ids(episodes: Any) -> NDArray[np.int64]:
     """Episode ids of any iterable as an int64 array; what is no integer is refused, not rounded."""
+    if isinstance(episodes, str | bytes) or not hasattr(episodes, "__iter__"):
+        raise EpisodeSelectionError(f"episode ids must be listed, such as [0, 4], got {episodes!r}")
     ids = np.asarray(episodes if isinstance(episodes, np.ndarray) else list(episodes)).ravel()
     if not ids.size:
         return np.zeros(0, np.int64)

@@ -102,7 +102,8 @@ def fit_fast_tokenizer(
     episodes, exclude_episodes : iterable of int, optional
         Episodes to draw from, all by default, and episodes to leave out, which wins.
     tasks : iterable of int and str, optional
-        Tasks to draw from, by number or text; all by default.
+        Tasks to draw from, by number or text; all by default. A text of digits that no task has is
+        a number.
     per : {"episode", "frame", "task"}
         What gets equal numbers of draws: each episode (the reference), each window, each task.
     replace : bool
@@ -128,7 +129,9 @@ def fit_fast_tokenizer(
     statistics : {"sample", "dataset", "meta"}, mapping, path or Normalization
         Those of the chunks drawn; of all frames of the selected episodes, exactly; of
         ``meta/stats.json``; or given, as `Normalization.from_stats` takes them. Relative actions
-        take those of the sample, or given ones of relative actions.
+        take those of the sample, or given ones of relative actions, and a `Normalization` has to
+        say that it is of those. As many as the column has dims are of its dims in their order, of
+        which `dims` picks.
     scale, vocab_size, max_token_length : float, int, int
         Settings of the tokenizer: quantisation steps per unit, vocabulary to train to, bound on the
         characters of a token.

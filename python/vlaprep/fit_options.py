@@ -137,9 +137,12 @@ class Held:
         samples = index(samples)
         if samples < 0:
             raise ValueError(f"validation_samples must not be negative, got {samples}")
+        if samples > MOST_DRAWS:
+            raise ValueError(f"validation_samples must be at most {MOST_DRAWS}, got {samples}")
         if episodes is None:
             return cls(samples, None)
-        if isinstance(episodes, float):
+        if isinstance(episodes, float | np.floating):
+            episodes = float(episodes)
             if not 0 < episodes < 1:
                 raise ValueError(
                     f"validation_episodes={episodes} is no share between 0 and 1; or list episodes"
@@ -147,6 +150,11 @@ class Held:
             return cls(samples, episodes)
         from vlaprep.dataset_types import episode_ids
 
+        if not hasattr(episodes, "__iter__"):
+            raise ValueError(
+                f"validation_episodes={episodes!r} is neither a share between 0 and 1 nor a list "
+                "of episodes"
+            )
         return cls(samples, tuple(np.unique(episode_ids(episodes)).tolist()))
 
 

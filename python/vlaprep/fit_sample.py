@@ -175,7 +175,7 @@ def select_table(dataset: Dataset, selection: Selection, label: str, action_key:
 
 
 def _tasks(dataset: Dataset, wanted: Iterable[int | str], label: str) -> list[int]:
-    """Give the numbers of tasks."""
+    """Give the numbers of tasks; a text that is there is a text, whatever it looks like."""
     by_text: dict[str, list[int]] = {}
     for number, text in dataset.tasks.items():
         by_text.setdefault(text, []).append(number)
@@ -185,6 +185,8 @@ def _tasks(dataset: Dataset, wanted: Iterable[int | str], label: str) -> list[in
             found += by_text[task]
         elif not isinstance(task, str) and task in dataset.tasks:
             found.append(task)
+        elif isinstance(task, str) and task.isdecimal() and int(task) in dataset.tasks:
+            found.append(int(task))
         else:
             known = [f"{number} {text!r}" for number, text in list(dataset.tasks.items())[:20]]
             raise EpisodeSelectionError(

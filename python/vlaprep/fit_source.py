@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +61,10 @@ class Selection:
         tasks: Iterable[int | str] | int | str | None = None,
     ) -> Selection:
         """Bring a selection to normal form; an id in both is left out."""
-        exclude = np.unique(episode_ids(exclude_episodes or ())).tolist()
-        if isinstance(tasks, (int, str)):
-            tasks = [tasks]
-        named = None if tasks is None else sorted(set(tasks), key=lambda task: (str(task), task))
+        # The truth value of an array says nothing of its length.
+        left = episode_ids(() if exclude_episodes is None else exclude_episodes)
+        exclude = np.unique(left).tolist()
+        named = None if tasks is None else _named(tasks)
         if named == []:
             raise EpisodeSelectionError("no episodes are left: tasks= is empty")
         keep = None
@@ -252,6 +253,18 @@ class Source:
                 check_labels(norm, space, dim)
         names = space.names if space.names is not None and len(space.names) == dim else None
         return replace(norm, dim_names=names, relative=space.relative_mask(dim))
+
+
+def _named(tasks: Any) -> list[int | str]:
+    """Give tasks in an order of their own, each once."""
+    if isinstance(tasks, str) or not hasattr(tasks, "__iter__"):
+        tasks = [tasks]
+    found: set[int | str] = set()
+    for task in tasks:
+        if isinstance(task, bool) or not (isinstance(task, str) or hasattr(task, "__index__")):
+            raise EpisodeSelectionError(f"tasks= holds {task!r}, which is no number or text")
+        found.add(str(task) if isinstance(task, str) else index(task))
+    return sorted(found, key=lambda task: (str(task), isinstance(task, str)))
 
 
 def _plain(action_key: str) -> ActionSpace:

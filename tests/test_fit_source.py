@@ -1,0 +1,78 @@
+"""Which episodes a fit draws from, and which it is tried on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from lerobot_folder import make_rows, write_meta, write_v3
+from test_action_space import write_robot
+from test_fit_trust import fit, smooth_rows
+from vlaprep.errors import EpisodeSelectionError
+from vlaprep.fit_report import read_report
+from vlaprep.fit_source import Selection
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_robot(tmp_path / "data", smooth_rows())
+
+
+def episodes(folder: Path) -> int:
+    """How many could be drawn from."""
+    count: int = read_report(folder)["draws"]["episodes"]
+    return count
+
+
+@pytest.mark.parametrize("ids", [[0], [0, 1], [3], []])
+@pytest.mark.parametrize("kind", [list, tuple, set, np.array, iter])
+def test_left_out_is_left_out_in_any_kind_of_list(
+    root: Path, tmp_path: Path, ids: list[int], kind: Any
+) -> None:
+    of_ids = kind(ids) if kind is not np.array else np.array(ids, dtype=np.int64)
+    folder = fit(root, tmp_path / "cache", exclude_episodes=of_ids)
+    assert episodes(folder) == 12 - len(ids)
+
+
+@pytest.mark.parametrize("name", ["episodes", "exclude_episodes"])
+@pytest.mark.parametrize("wrong", [0, 3, "3", 2.0])
+def test_ids_that_are_no_list(root: Path, tmp_path: Path, name: str, wrong: Any) -> None:
+    with pytest.raises(EpisodeSelectionError, match=r"must be listed, such as \[0, 4\], got"):
+        fit(root, tmp_path / "cache", **{name: wrong})
+
+
+def test_tasks_of_any_kind_are_one_selection() -> None:
+    for one in ([1, 0], np.array([0, 1, 1]), (np.int64(0), 1), {0, 1}, iter([1, 0])):
+        assert Selection.of(tasks=one).tasks == [0, 1]
+    for one in (1, np.int64(1), np.uint8(1)):
+        assert Selection.of(tasks=one).tasks == [1]
+        assert [type(task) for task in Selection.of(tasks=one).tasks or ()] == [int]
+    assert Selection.of(tasks=["1", 1, "open"]).tasks == [1, "1", "open"]
+    for wrong in ([True], [None], [1.0], True, 2.5):
+        with pytest.raises(EpisodeSelectionError, match="is no number or text"):
+            Selection.of(tasks=wrong)
+
+
+def test_texts_that_look_like_numbers_are_texts_first(tmp_path: Path) -> None:
+    root = write_v3(tmp_path / "data", make_rows({e: (e % 3, 20) for e in range(7)}))
+    write_meta(root, tasks={0: "1", 1: "pour", 2: "pour"})
+    for tasks, count in (("1", 3), (1, 2), ([1, "1"], 5), ("2", 2), ("pour", 4), (["pour", 2], 4)):
+        assert episodes(fit(root, tmp_path / "cache", tasks=tasks)) == count
+    with pytest.raises(EpisodeSelectionError, match="there is no task '7'"):
+        fit(root, tmp_path / "cache", tasks="7")
+
+
+def test_a_share_of_any_kind(root: Path, tmp_path: Path) -> None:
+    for share in (0.25, np.float64(0.25), np.float32(0.25)):
+        told = read_report(fit(root, tmp_path / "cache", validation_episodes=share))
+        assert told["validation"]["episodes"] == 3
+    for wrong in (1, True, np.int64(3)):
+        with pytest.raises(ValueError, match="neither a share between 0 and 1 nor a list"):
+            fit(root, tmp_path / "cache", validation_episodes=wrong)
+    with pytest.raises(ValueError, match="validation_samples must be at most"):
+        fit(root, tmp_path / "cache", validation_samples=10**13)
