@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import vlaprep
 from lerobot_folder import make_rows, write_meta, write_v3
 from test_action_space import write_robot
 from test_fit_trust import fit, smooth_rows
@@ -76,3 +77,32 @@ def test_a_share_of_any_kind(root: Path, tmp_path: Path) -> None:
             fit(root, tmp_path / "cache", validation_episodes=wrong)
     with pytest.raises(ValueError, match="validation_samples must be at most"):
         fit(root, tmp_path / "cache", validation_samples=10**13)
+
+
+def test_windows_that_cover_the_dataset_leave_held_out_episodes_alone(
+    root: Path, tmp_path: Path
+) -> None:
+    seen = set()
+    for held in range(12):
+        folder = fit(
+            root, tmp_path / "cache", coverage="all", n_samples=4, validation_episodes=[held]
+        )
+        told = read_report(folder)
+        assert told["validation"]["held_out"] is True
+        assert held not in {at["episode_index"] for at in told["coverage"]["chunks_added"]}
+        audit = vlaprep.audit_tokenizer(folder, root, exclude_episodes=[held])
+        assert audit.unencodable == 0
+        assert told["coverage"]["windows"] == audit.windows
+        seen |= {at["episode_index"] for at in told["coverage"]["chunks_added"]}
+    assert len(seen) > 3
+
+
+def test_an_episode_that_gave_a_covering_window_is_not_held_out(root: Path, tmp_path: Path) -> None:
+    folder = fit(root, tmp_path / "cache", coverage="all", n_samples=4)
+    told = read_report(folder)
+    drawn, _ = vlaprep.sample_chunks(
+        np.arange(12), 14 + 3 * np.arange(12), chunk_size=6, n_samples=4, seed=7
+    )
+    gave = {*drawn.tolist(), *(at["episode_index"] for at in told["coverage"]["chunks_added"])}
+    assert gave > {*drawn.tolist()}
+    assert told["validation"]["episodes"] == 12 - len(gave)

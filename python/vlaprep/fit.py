@@ -143,9 +143,10 @@ def fit_fast_tokenizer(
         is, as the published class does. Without it that is an error, before any training.
     coverage : {"sample", "all"}
         Which chunks are fitted on: those drawn, as in the reference; or beside them one window for
-        each quantised coefficient that occurs anywhere in the dataset and in no chunk drawn, so
-        that every window of it is encoded exactly. That reads all actions, twice for a new fit, and
-        is checked; draws and normalisation stay the same.
+        each quantised coefficient that occurs anywhere in the selected episodes and in no chunk
+        drawn, so that every window of them is encoded exactly; episodes of `validation_episodes`
+        are left alone. That reads all actions, twice for a new fit, and is checked; draws and
+        normalisation stay the same.
     nan : {"skip", "error"}
         What to do with windows that hold NaN, infinity or null: leave them out with one warning
         that gives their share, and draw on; or refuse.

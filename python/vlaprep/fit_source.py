@@ -181,22 +181,23 @@ class Source:
         fitted, held = hold_out(table, plan.held.episodes, plan.draws, reader, self.label)
         sample = draw_sample(reader, fitted, plan.draws, self.label)
         normalization = self._normalization(plan, reader, table, sample)
-        validation, held_out = None, False
-        if plan.held.samples:
-            if held is None:
-                held = fitted.without(sample.episode_index).usable(reader)
-            held_out = len(held) > 0
-            validation = self._trial(plan, reader, held if held_out else fitted)
         cover = None
         if plan.coverage == "all":
             cover = cover_sample(
                 reader,
                 sample,
-                table,
+                fitted,
                 scale=plan.scale,
                 normalization=normalization,
                 num_threads=self.num_threads,
             )
+        validation, held_out = None, False
+        if plan.held.samples:
+            if held is None:
+                gave = [sample.episode_index, *([] if cover is None else [cover.episode_index])]
+                held = fitted.without(np.concatenate(gave)).usable(reader)
+            held_out = len(held) > 0
+            validation = self._trial(plan, reader, held if held_out else fitted)
         return FitData(sample, reader.space, normalization, cover, validation, held_out)
 
     def _trial(self, plan: FitPlan, reader: ChunkReader, table: Table) -> Sample | None:
