@@ -15,9 +15,15 @@ import vlaprep
 from command_line import run, run_json
 from lerobot_folder import make_rows, write_v2, write_v3
 from published_fast import PublishedFast
+from test_action_space import robot_rows, write_robot
 from test_cover import HORIZON, SMALL, exactly, fit, rare_rows
 from vlaprep.audit import encodable_symbols
-from vlaprep.errors import EpisodeSelectionError, NoChunksError, TokenizerFormatError
+from vlaprep.errors import (
+    DatasetFormatError,
+    EpisodeSelectionError,
+    NoChunksError,
+    TokenizerFormatError,
+)
 from vlaprep.normalization import Normalization
 
 if TYPE_CHECKING:
@@ -206,3 +212,79 @@ def test_the_command_fits_with_coverage(root: Path, tmp_path: Path) -> None:
     shown = run(*arguments, "--coverage", "all")
     assert f"all {answer['coverage']['windows']} windows, by" in shown.stderr
     assert run(*arguments, "--coverage", "most").exit_code == 2
+
+
+# ------------------------------------------------------------------------- the space of the fit
+
+
+@pytest.mark.parametrize("options", [{"relative": ["x", "y"]}, {"tail": "clamp"}, {"dims": [3, 0]}])
+def test_windows_are_those_of_the_fit_however_they_are_scaled(tmp_path: Path, options: Any) -> None:
+    root = write_robot(tmp_path / "data", robot_rows((30, 7, 25)))
+    folder = fit(root, tmp_path / "cache", convention="openpi", gate=False, **options)
+    stored = Normalization.from_pretrained(folder)
+    want = vlaprep.audit_tokenizer(folder, root)
+    given = vlaprep.audit_tokenizer(folder, root, normalization=stored)
+    assert (listed(given), given.windows) == (listed(want), want.windows)
+    raw = vlaprep.audit_tokenizer(folder, root, normalization="none")
+    assert (raw.windows, raw.action_dim) == (want.windows, want.action_dim)
+    sampled = vlaprep.audit_tokenizer(folder, root, normalization="sample", n_samples=20, seed=7)
+    assert sampled.normalization == "sample"
+
+
+def test_a_sample_is_scaled_by_the_convention_of_the_fit(tmp_path: Path) -> None:
+    root = write_robot(tmp_path / "data", robot_rows((30, 7, 25)))
+    same = {"n_samples": 9, "seed": 3}
+    folder = fit(root, tmp_path / "cache", convention="lerobot", gate=False, **same)
+    want = vlaprep.audit_tokenizer(folder, root)
+    assert want.unencodable > 0
+    assert listed(vlaprep.audit_tokenizer(folder, root, normalization="sample", **same)) == listed(
+        want
+    )
+
+
+def test_datasets_that_lack_what_the_fit_had(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = write_robot(tmp_path / "data", robot_rows((30, 7, 25)))
+    narrow = write_v3(tmp_path / "narrow", make_rows({0: (0, 30)}, dim=2))
+    of_dims = fit(root, tmp_path / "cache", dims=["grip"], gate=False)
+    padded = fit(
+        root,
+        tmp_path / "cache",
+        convention="openpi",
+        normalization_mode="IDENTITY",
+        max_action_dim=8,
+        dims="0:2",
+        gate=False,
+    )
+    assert vlaprep.audit_tokenizer(padded, narrow).action_dim == 2
+    wide = write_v3(tmp_path / "wide", make_rows({0: (0, 30)}, dim=7))
+    rest = fit(
+        write_v3(tmp_path / "five", make_rows({0: (0, 30)}, dim=5)),
+        tmp_path / "cache",
+        convention="openpi",
+        normalization_mode="IDENTITY",
+        max_action_dim=8,
+        gate=False,
+    )
+    with pytest.raises(ValueError, match=r"has 7 dims, but tokenizer .* was fitted to 5"):
+        vlaprep.audit_tokenizer(rest, wide)
+    with pytest.raises(DatasetFormatError, match="fitted to dim 3 of column 'action', which has 2"):
+        vlaprep.audit_tokenizer(of_dims, narrow)
+    relative = fit(root, tmp_path / "cache", relative=[1], dims=[1], gate=False)
+    with pytest.raises(
+        DatasetFormatError, match=r"no column 'observation.state' in dataset .*arrow"
+    ):
+        vlaprep.audit_tokenizer(relative, narrow)
+    rows = robot_rows((30,))
+    rows["observation.state"] = rows["observation.state"][:, :1].copy()
+    with pytest.raises(
+        DatasetFormatError, match=r"dim 1 of column 'observation.state', which has 1"
+    ):
+        vlaprep.audit_tokenizer(relative, write_robot(tmp_path / "state", rows))
+    assert not caplog.records
+    renamed = write_robot(tmp_path / "renamed", robot_rows((30,)), ["a", "b", "c", "d", "e"])
+    vlaprep.audit_tokenizer(of_dims, renamed)
+    (told,) = (record.getMessage() for record in caplog.records)
+    assert "called d in dataset" in told
+    assert "called grip in the fit" in told

@@ -8,6 +8,7 @@ motion, or not at all.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict, dataclass, field, replace
 from operator import index
 from pathlib import Path
@@ -15,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.action_space import ActionSpace
+from vlaprep.action_space import ActionSpace, column_width
 from vlaprep.codec import ActionCodec
-from vlaprep.errors import NoChunksError, TokenizerFormatError
+from vlaprep.errors import DatasetFormatError, NoChunksError, TokenizerFormatError
 from vlaprep.fit_chunks import ChunkReader, RowBlocks
 from vlaprep.fit_options import Draws
 from vlaprep.fit_report import REPORT_NAME, read_report
@@ -32,10 +33,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from vlaprep.dataset import Dataset
     from vlaprep.fit_sample import Table
 
 
 __all__ = ["Audit", "EpisodeAudit", "audit_tokenizer", "encodable_symbols"]
+
+logger = logging.getLogger(__name__)
 
 NORMALIZATIONS = ("auto", "stored", "sample", "none")
 _CONFIG = "processor_config.json"
@@ -185,9 +189,9 @@ def audit_tokenizer(
     episodes, exclude_episodes : iterable of int, optional
         Episodes to look at, all by default, and episodes to leave out, which wins.
     normalization : {"auto", "stored", "sample", "none"} or Normalization
-        How actions are normalised: as stored beside the tokenizer, and then also its dims, relative
-        actions and tails are; by the statistics of a sample, as a fit does; not at all. ``"auto"``
-        is as stored if it is, else by a sample.
+        How actions are normalised: as stored beside the tokenizer; by the statistics of a sample,
+        as a fit does, in the stored convention if there is one; not at all. ``"auto"`` is as stored
+        if it is, else by a sample. Dims, relative actions and tails are as stored in any case.
     n_samples, seed : int
         Size of such a sample, and seed of its draws.
     revision : str, optional
@@ -237,10 +241,12 @@ def audit_tokenizer(
     keep = selection.episodes
     opened = open_dataset(dataset, revision=revision, episodes=keep, num_threads=num_threads)
     label = str(dataset)
-    stored, space = _stored(normalization, folder)
+    stored, space, fitted = _stored(normalization, folder)
     if action_key is not None:
         space = replace(space, action_key=action_key)
     table = select_table(opened, selection, label, space.action_key)
+    if len(table):
+        _check_space(space, opened, f"dataset {label}", f"tokenizer {tokenizer}")
     reader = ChunkReader(opened, space, horizon)
     usable = table.usable(reader)
     if not len(usable):
@@ -249,10 +255,12 @@ def audit_tokenizer(
             f"has {max(table.length.tolist(), default=0)} frames (dataset {label})"
         )
     width = reader.read(usable.episode_index[:1], np.zeros(1, dtype=np.int64)).shape[2]
-    if codec.action_dim not in (None, space.max_action_dim or width):
+    if space.max_action_dim is None:  # what a codec has is then no padding
+        fitted = codec.action_dim
+    if fitted not in (None, width):
         raise ValueError(
             f"column {space.action_key!r} of dataset {label} has {width} dims, but tokenizer "
-            f"{tokenizer} was fitted to {codec.action_dim}: pad or cut as in the fit, or fit anew"
+            f"{tokenizer} was fitted to {fitted}: pad or cut as in the fit, or fit anew"
         )
     draws = Draws(index(n_samples), horizon, index(seed), per="episode", replace=True, nan="skip")
     origin, norm = _normalization(normalization, stored, reader, table, draws, label)
@@ -285,16 +293,20 @@ def audit_tokenizer(
     )
 
 
-def _stored(wanted: str | Normalization, folder: Path) -> tuple[Normalization | None, ActionSpace]:
-    """Read what the fit wrote, or a processor saved elsewhere since, where that is wanted."""
+def _stored(
+    wanted: str | Normalization, folder: Path
+) -> tuple[Normalization | None, ActionSpace, int | None]:
+    """Read what the fit wrote, or a processor saved elsewhere since.
+
+    Beside the normalisation this says what a chunk is, however it is to be scaled, and how many of
+    its dims are none of padding.
+    """
     plain = ActionSpace("action")
-    if wanted not in ("auto", "stored"):
-        return None, plain
     if (folder / REPORT_NAME).exists():
         report = read_report(folder)
         told = report.get("actions")
         space = plain if told is None else ActionSpace.from_dict(told)
-        return Normalization.from_report(report), space
+        return Normalization.from_report(report), space, report["draws"]["action_dim"]
     stored = _config(folder).get("normalization")
     if stored is not None:
         try:
@@ -303,13 +315,53 @@ def _stored(wanted: str | Normalization, folder: Path) -> tuple[Normalization | 
             raise TokenizerFormatError(f"cannot read {folder / _CONFIG}: {error}") from error
         relative = tuple(dim for dim, given in enumerate(norm.relative or ()) if given)
         state_key = "observation.state" if relative else None
-        return norm, replace(plain, relative=relative, state_key=state_key)
+        return norm, replace(plain, relative=relative, state_key=state_key), norm.action_dim
     if wanted == "stored":
         raise TokenizerFormatError(
             f"no normalization is stored in {folder}, neither in {REPORT_NAME} nor in {_CONFIG}; "
             "take that of a sample (normalization='sample'), or pass one"
         )
-    return None, plain
+    return None, plain, None
+
+
+def _check_space(space: ActionSpace, dataset: Dataset, where: str, tokenizer: str) -> None:
+    """Refuse a dataset that lacks dims of the fit; tell of dims that have other names.
+
+    Raises
+    ------
+    DatasetFormatError
+        It does, or it has no state that they are relative to.
+    """
+    width = column_width(dataset, space.action_key)
+    dims = range(width) if space.dims is None else space.dims
+    for column, used in ((space.action_key, dims), (space.state_key, space.relative)):
+        if column is None or not used:
+            continue
+        if column not in dataset.columns:
+            raise DatasetFormatError(
+                f"there is no column {column!r} in {where}, which relative actions of {tokenizer} "
+                f"start from; it has: {', '.join(dataset.columns)}"
+            )
+        width = column_width(dataset, column)
+        if max(used) >= width:
+            raise DatasetFormatError(
+                f"{tokenizer} was fitted to dim {max(used)} of column {column!r}, which has "
+                f"{width} dims in {where}: look at another dataset, or fit anew"
+            )
+    names = dataset.feature_names(space.action_key)
+    if names is None or space.names is None or max(dims) >= len(names):
+        return
+    here = [names[dim] for dim in dims]
+    if here != list(space.names):
+        logger.warning(
+            "dims of column %r are called %s in %s, and were called %s in the fit of %s: they are "
+            "compared by their places",
+            space.action_key,
+            ", ".join(here),
+            where,
+            ", ".join(space.names),
+            tokenizer,
+        )
 
 
 def _normalization(
@@ -325,10 +377,11 @@ def _normalization(
         return "given", wanted
     if wanted == "none":
         return wanted, None
-    if stored is not None:
+    if stored is not None and wanted != "sample":
         return "stored", stored
     sample = draw_sample(reader, table, draws, label)
-    return "sample", Normalization.fit(RowBlocks(sample.drawn_chunks))
+    rule = {} if stored is None else {"convention": stored.convention, "mode": stored.mode}
+    return "sample", Normalization.fit(RowBlocks(sample.drawn_chunks), **rule)
 
 
 def _config(folder: Path) -> dict[str, Any]:
