@@ -11,7 +11,8 @@ import vlaprep
 from lerobot_folder import make_rows, write_meta, write_v3
 from test_action_space import write_robot
 from test_fit_trust import fit, smooth_rows
-from vlaprep.errors import EpisodeSelectionError
+from vlaprep.action_space import ActionRequest
+from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_report import read_report
 from vlaprep.fit_source import Selection
 
@@ -106,3 +107,58 @@ def test_an_episode_that_gave_a_covering_window_is_not_held_out(root: Path, tmp_
     gave = {*drawn.tolist(), *(at["episode_index"] for at in told["coverage"]["chunks_added"])}
     assert gave > {*drawn.tolist()}
     assert told["validation"]["episodes"] == 12 - len(gave)
+
+
+def test_what_a_sweep_tells_of_windows_that_join_nothing_is_in_the_key(
+    root: Path, tmp_path: Path
+) -> None:
+    rows = smooth_rows()
+    rows["action"][-1, 0] = np.nan  # the last window of all: no draw, and no cover, has it
+    other = write_robot(tmp_path / "other", rows)
+    sampled = {"n_samples": 60, "validation_samples": 0}
+    assert fit(root, tmp_path / "cache", **sampled) == fit(other, tmp_path / "cache", **sampled)
+    folder = fit(root, tmp_path / "cache", coverage="all", **sampled)
+    told = read_report(folder)["coverage"]
+    again = fit(other, tmp_path / "cache", coverage="all", **sampled)
+    skipped = read_report(again)["coverage"]
+    assert told["chunks_added"] == skipped["chunks_added"], "else this tests nothing"
+    assert (told["windows_skipped"], skipped["windows_skipped"]) == (0, 1)
+    assert again != folder
+
+
+def test_a_value_that_is_not_finite_is_named_where_it_lies(tmp_path: Path) -> None:
+    many = {"nan": "error", "n_samples": 400}
+    for column, dim, options, message in (
+        ("observation.state", 1, {"relative": ["y"]}, "'observation.state' .*frame 5, dim 1 of"),
+        ("action", 3, {"dims": ["z", "grip"]}, "'action' .*frame 5, dim 3 of"),
+        ("action", 0, {"relative": ["x"], "tail": "clamp"}, "'action' .*frame 5, dim 0 of"),
+    ):
+        rows = smooth_rows()
+        rows[column][5, dim] = np.nan
+        root = write_robot(tmp_path / f"{column}{dim}", rows)
+        with pytest.raises(DatasetFormatError, match=f"column {message}"):
+            fit(root, tmp_path / "cache", **many, **options)
+    rows = smooth_rows()
+    rows["action"][13, 2] = np.inf  # the last frame of the first episode
+    root = write_robot(tmp_path / "last", rows)
+    with pytest.raises(DatasetFormatError, match="episode 0, frame 13, dim 2"):
+        fit(root, tmp_path / "cache", tail="clamp", episodes=[0], **many)
+
+
+def test_a_trial_on_broken_episodes_says_so(tmp_path: Path) -> None:
+    rows = smooth_rows()
+    rows["action"][rows["episode_index"] == 3] = np.nan
+    root = write_robot(tmp_path / "data", rows)
+    with pytest.raises(NoChunksError, match="of validation_episodes: no action chunk"):
+        fit(root, tmp_path / "cache", validation_episodes=[3])
+
+
+def test_a_request_has_one_form_before_the_data_are_there() -> None:
+    def form(**options: Any) -> Any:
+        return ActionRequest.of(**options).identity()
+
+    assert form(relative=["b", "a", "a"]) == form(relative="a, b") != form(relative="a")
+    assert form(absolute=[2, "x"]) == form(absolute=["x", 2])
+    assert form(state_key="elsewhere") == form() == form(relative=[])
+    assert form(state_key="elsewhere", relative=[0]) != form(relative=[0])
+    assert form(dims=[1, 0]) != form(dims=[0, 1])

@@ -12,6 +12,7 @@ import pytest
 import vlaprep
 from test_action_space import write_robot
 from test_fit_trust import fit, smooth_rows
+from vlaprep.errors import DatasetNotFoundError
 from vlaprep.normalization import Normalization
 
 if TYPE_CHECKING:
@@ -82,3 +83,29 @@ def test_a_normalization_says_which_dims_are_relative(root: Path, tmp_path: Path
     # A mapping does not say.
     stats = {"q01": [-9] * 5, "q99": [9] * 5}
     fit(root, tmp_path / "cache", statistics=stats, relative=["x"], convention="lerobot")
+
+
+def test_messages_say_whose_statistics_and_what_to_do(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(DatasetNotFoundError, match=r"statistics='meta' .*statistics='dataset' tak"):
+        fit(root, tmp_path / "cache", statistics="meta")
+    with pytest.raises(DatasetNotFoundError, match=r"'sampel' is none of sample, dataset, meta"):
+        fit(root, tmp_path / "cache", statistics="sampel")
+    rows = smooth_rows()
+    rows["action"][3, 2] = np.nan
+    broken = write_robot(tmp_path / "broken", rows)
+    with pytest.raises(ValueError, match=r"statistics='dataset' .* dim 2 are not finite.*exclude_"):
+        fit(broken, tmp_path / "cache", statistics="dataset")
+    fit(broken, tmp_path / "cache", statistics="dataset", exclude_episodes=[0])
+
+
+def test_only_statistics_that_count_are_in_the_key(root: Path, tmp_path: Path) -> None:
+    def key(q99: list[float], **options: Any) -> Path:
+        asked = {"statistics": {"q01": [-9.0] * 5, "q99": q99}, "convention": "lerobot"}
+        return fit(root, tmp_path / "cache", **asked | options)
+
+    assert key([9, 9, 9, 9, 9], dims=["x", "z"]) == key([9, 8, 9, 7, 6], dims=["x", "z"])
+    assert key([9, 9, 9, 9, 9], dims=["x", "z"]) != key([9, 9, 8, 9, 9], dims=["x", "z"])
+    norm = Normalization(**RULE, lo=[-9] * 5, hi=[9] * 5)
+    assert key([9] * 5) == fit(root, tmp_path / "cache", statistics=norm)
+    none = {"convention": "lerobot", "normalization_mode": "IDENTITY"}
+    assert fit(root, tmp_path / "cache", **none) == key([9] * 5, normalization_mode="IDENTITY")

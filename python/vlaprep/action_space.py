@@ -13,7 +13,7 @@ in this order, each step where it is asked for::
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -67,6 +67,12 @@ class ActionSpace:
     def by_row(self) -> bool:
         """Whether a window is nothing but its rows, so that windows share them."""
         return not self.relative and self.tail == "exclude"
+
+    @property
+    def columns(self) -> str:
+        """The columns that a chunk is made of, for messages."""
+        state = "" if self.state_key is None else f" or {self.state_key!r}"
+        return f"{self.action_key!r}{state}"
 
     def relative_mask(self, action_dim: int) -> tuple[bool, ...] | None:
         """Tell for each dim of a chunk whether it is relative; None where none is."""
@@ -154,6 +160,20 @@ class ActionRequest:
     def is_relative(self) -> bool:
         """Whether any dim may be relative."""
         return self.absolute is not None or bool(self.relative)
+
+    def identity(self) -> dict[str, Any]:
+        """All of it that can change a chunk, as JSON types: the order of relative dims cannot."""
+        named = {
+            name: None
+            if given is None
+            else sorted(set(given), key=lambda dim: (str(dim), isinstance(dim, str)))
+            for name, given in (("relative", self.relative or None), ("absolute", self.absolute))
+        }
+        return {
+            **asdict(self),
+            **named,
+            "state_key": self.state_key if self.is_relative else None,
+        }
 
     def resolve(self, dataset: Dataset, label: str) -> ActionSpace:
         """Find the dims in a dataset that messages call `label`.

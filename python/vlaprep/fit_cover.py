@@ -14,6 +14,7 @@ import numpy as np
 from vlaprep.advice_statistics import MAX_RANGE
 from vlaprep.errors import VocabularyError
 from vlaprep.fit_chunks import NormalizedChunks
+from vlaprep.fit_report import digest_arrays
 from vlaprep.kernels import dct_quantize
 from vlaprep.sweep import Swept, Symbols, Windows
 
@@ -57,6 +58,13 @@ class Cover:
     normalization: Normalization
     swept: Swept
     windows: Windows
+
+    def digest(self) -> str:
+        """SHA-256 over the windows that join, and over what the report tells of all others."""
+        swept = self.swept
+        told = np.array([swept.windows, swept.skipped, swept.windows_outside], dtype=np.int64)
+        symbols = swept.symbols[:, 0].copy()
+        return digest_arrays(self.episode_index, self.start, self.chunks, told, symbols)
 
     def summary(self) -> dict[str, Any]:
         """Tell what was added, for the report."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from operator import index
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vlaprep.action_space import ActionRequest
 from vlaprep.conventions import CONVENTIONS, find_convention
+from vlaprep.errors import DatasetNotFoundError
 from vlaprep.fit_base import FIT_DEFAULTS
 from vlaprep.normalization import FORMAT_VERSION, Normalization
 from vlaprep.sampling import MOST_DRAWS
@@ -101,17 +103,28 @@ class Scaling:
         mode = str(mode)
         if isinstance(statistics, str) and statistics in STATISTICS_FROM:
             return cls(convention, mode, statistics if mode != "IDENTITY" else "sample")
+        if isinstance(statistics, str) and not Path(statistics).expanduser().exists():
+            raise DatasetNotFoundError(
+                f"statistics={statistics!r} is none of {', '.join(STATISTICS_FROM)}, and neither a "
+                "file nor a folder"
+            )
         given = Normalization.from_stats(statistics, column, convention=convention, mode=mode)
+        if mode == "IDENTITY":  # which has none
+            return cls(convention, mode, "sample")
         return cls(convention, mode, "given", given)
 
-    def identity(self) -> dict[str, Any]:
-        """Tell this normalisation from any other, as JSON types."""
+    def identity(self, *, at_hand: bool) -> dict[str, Any]:
+        """Tell this normalisation from any other, as JSON types.
+
+        Where the data are at hand, so are the statistics of the encoded dims, which count.
+        """
+        given = "given" if at_hand or self.given is None else self.given.to_dict()
         return {
             "convention": self.convention,
             "mode": self.mode,
             "rule_version": CONVENTIONS[self.convention].rule_version,
             "format_version": FORMAT_VERSION,
-            "statistics": self.source if self.given is None else self.given.to_dict(),
+            "statistics": self.source if self.given is None else given,
         }
 
 
@@ -247,8 +260,8 @@ class FitPlan:
         """All of it that can change a byte of the result, as JSON types; dims as found."""
         return {
             **asdict(self.draws),
-            "actions": asdict(self.actions) if space is None else space.to_dict(),
-            "normalization": self.scaling.identity(),
+            "actions": self.actions.identity() if space is None else space.to_dict(),
+            "normalization": self.scaling.identity(at_hand=space is not None),
             "validation": asdict(self.held),
             **self.settings,
             "coverage": self.coverage,

@@ -97,13 +97,13 @@ class Sample:
         """Tell once which share of the windows was left out, if any was."""
         if self.skipped:
             logger.warning(
-                "%d of %d drawn windows (%.1f %%) hold NaN, infinity or null in column %r and were "
+                "%d of %d drawn windows (%.1f %%) hold NaN, infinity or null in column %s and were "
                 "skipped; the fit uses %d of %d wanted chunks (dataset %s; nan='error' refuses "
                 "such data)",
                 self.skipped,
                 self.drawn,
                 100 * self.skipped / self.drawn,
-                self.drawn_chunks.reader.space.action_key,
+                self.drawn_chunks.reader.space.columns,
                 len(self.drawn_chunks),
                 wanted,
                 label,
@@ -289,7 +289,7 @@ def draw_sample(reader: ChunkReader, table: Table, draws: Draws, label: str) -> 
     if not seen.finite:
         raise NoChunksError(
             f"no action chunk can be drawn: all {drawn} windows of chunk_size={draws.chunk_size} "
-            f"drawn from column {reader.space.action_key!r} of dataset {label} hold NaN, infinity "
+            f"drawn from column {reader.space.columns} of dataset {label} hold NaN, infinity "
             "or null; choose another column with action_key=, other episodes, or a smaller "
             "chunk_size"
         )
@@ -358,9 +358,18 @@ def _not_finite(
     reader: ChunkReader,
     label: str,
 ) -> DatasetFormatError:
-    chunk, row, dim = np.argwhere(~np.isfinite(chunks))[0]
+    """Say where in the dataset the first value lies that is not finite."""
+    chunk, row, place = np.argwhere(~np.isfinite(chunks))[0].tolist()
+    space, first = reader.space, int(start[chunk])
+    dim = place if space.dims is None else space.dims[place]
+    column, frame = space.action_key, first + row
+    of_episode = reader.dataset.episodes.episode_index == episode[chunk]
+    frame = min(frame, int(reader.dataset.episodes.length[of_episode][0]) - 1)  # tail="clamp"
+    if space.state_key is not None and dim in space.relative:
+        state = reader.dataset.read_chunks(episode[chunk : chunk + 1], [first], 1, space.state_key)
+        if not np.isfinite(state[0, 0, dim]):
+            column, frame = space.state_key, first
     return DatasetFormatError(
-        f"column {reader.space.action_key!r} holds NaN, infinity or null in episode "
-        f"{episode[chunk]}, frame {start[chunk] + row}, dim {dim} of dataset {label}; nan='skip' "
-        "leaves such windows out"
+        f"column {column!r} holds NaN, infinity or null in episode {episode[chunk]}, frame "
+        f"{frame}, dim {dim} of dataset {label}; nan='skip' leaves such windows out"
     )

@@ -15,9 +15,8 @@ from vlaprep.dataset_types import episode_ids
 from vlaprep.errors import EpisodeSelectionError, NoChunksError
 from vlaprep.fit_chunks import ChunkReader, RowBlocks
 from vlaprep.fit_cover import cover_sample
-from vlaprep.fit_report import digest_arrays
 from vlaprep.fit_sample import draw_sample, hold_out, select_table
-from vlaprep.fit_statistics import check_labels, of_dims
+from vlaprep.fit_statistics import check_labels, of_dims, statistics_of
 from vlaprep.normalization import Normalization
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ class FitData:
             "content": self.sample.digest(),
             "statistics": self.normalization.to_dict(),
             "validation": self.validation and self.validation.digest(),
-            "cover": cover and digest_arrays(cover.episode_index, cover.start, cover.chunks),
+            "cover": cover and cover.digest(),
         }
 
 
@@ -211,9 +210,9 @@ class Source:
         )
         try:
             return draw_sample(reader, table, draws, self.label)
-        except NoChunksError:
+        except NoChunksError as error:
             if plan.held.episodes is not None:
-                raise
+                raise NoChunksError(f"of validation_episodes: {error}") from error
             logger.warning("no finite chunk to try the tokenizer on was found in %s", self.label)
             return None
 
@@ -243,11 +242,13 @@ class Source:
                 norm = asked.given
             elif asked.source == "dataset":
                 ids = table.episode_index
-                norm = Normalization.from_dataset(
-                    reader.dataset, space.action_key, **rule, episodes=ids
-                )
+                with statistics_of(asked.source, self.label):
+                    norm = Normalization.from_dataset(
+                        reader.dataset, space.action_key, **rule, episodes=ids
+                    )
             else:
-                norm = Normalization.from_stats(reader.dataset.root, space.action_key, **rule)
+                with statistics_of(asked.source, self.label):
+                    norm = Normalization.from_stats(reader.dataset.root, space.action_key, **rule)
             width = dim if space.dims is None else column_width(reader.dataset, space.action_key)
             norm = of_dims(norm, space, dim, width)
             if asked.labelled:

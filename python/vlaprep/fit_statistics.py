@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from vlaprep.errors import VlaprepError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vlaprep.action_space import ActionSpace
     from vlaprep.normalization import Normalization
 
-__all__ = ["check_labels", "of_dims"]
+__all__ = ["check_labels", "of_dims", "statistics_of"]
+
+_OTHERWISE = {
+    "dataset": "exclude_episodes= leaves episodes out",
+    "meta": "statistics='dataset' takes those of all frames",
+}
+
+
+@contextmanager
+def statistics_of(source: str, label: str) -> Iterator[None]:
+    """Say of statistics that cannot be used whose they are, and what to do."""
+    try:
+        yield
+    except (VlaprepError, ValueError) as error:
+        kind = type(error) if isinstance(error, VlaprepError) else ValueError
+        raise kind(
+            f"statistics={source!r} of dataset {label}: {error}. In a fit, {_OTHERWISE[source]}, "
+            "and statistics='sample' takes those of the chunks drawn"
+        ) from error
 
 
 def of_dims(norm: Normalization, space: ActionSpace, dim: int, width: int) -> Normalization:
