@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
+import sys
 from enum import Enum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -157,8 +158,8 @@ def test_a_processor_without_a_normalisation_says_so(golden: Path, tmp_path: Pat
 def test_a_check_needs_vlaprep(monkeypatch: pytest.MonkeyPatch) -> None:
     processor = fitted()
     processor.normalization = labelled().to_dict()
-    monkeypatch.setattr("vlaprep.processing_action_tokenizer.Codec", None)
-    with pytest.raises(ImportError, match="needs vlaprep"):
+    monkeypatch.setitem(sys.modules, "vlaprep.normalization", None)
+    with pytest.raises(ImportError, match="pip install vlaprep"):
         processor.check(labelled())
 
 

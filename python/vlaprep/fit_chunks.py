@@ -136,14 +136,12 @@ class DrawnChunks:
         return len(self.start)
 
     def blocks(self) -> Iterator[_Chunks]:
-        """Give all of them in arrays (n, H, D), as they lie in files."""
-        order = self.reader.in_file_order(self.episode_index, self.start)
-        if self.held is None:
+        """Give all of them in arrays (n, H, D): as they were drawn, or as they lie in files."""
+        if self.held is not None:
+            yield self.held
+        else:
+            order = self.reader.in_file_order(self.episode_index, self.start)
             yield from self.reader.blocks(self.episode_index[order], self.start[order])
-            return
-        most = max(BLOCK_VALUES // max(self.held[0].size, 1), 1)
-        for first in range(0, len(order), most):
-            yield self.held[order[first : first + most]]
 
     def take(self, places: _Ids) -> _Chunks:
         """Give some of them, by their numbers in the order of the draws."""

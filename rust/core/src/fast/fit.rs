@@ -164,13 +164,11 @@ impl Measuring {
         let most = fit.trainer.vocab_size.min(LARGEST.into());
         if range.1 - range.0 > most as f64 {
             return Err(Error::Vocabulary(format!(
-                "coefficients from {} to {}, a range of {} at scale {}, do not fit into vocab_size \
-                 {} (or {LARGEST} characters): normalise the actions to about [-1, 1], lower scale \
-                 or raise vocab_size",
-                readable(range.0),
-                readable(range.1),
-                readable(range.1 - range.0),
-                readable(fit.scale),
+                "coefficients {} at scale {}, do not fit into vocab_size {} (or {LARGEST} \
+                 characters): normalise the actions to about [-1, 1], lower scale or raise \
+                 vocab_size",
+                readable(range),
+                fit.scale,
                 fit.trainer.vocab_size
             )));
         }
@@ -232,12 +230,13 @@ impl Counting {
     }
 }
 
-/// A number as one reads it.
-fn readable(number: f64) -> String {
-    if number.abs() < 1e15 {
-        format!("{number}")
+/// The ends of a range and its length, in all digits unless there are very many.
+fn readable((low, high): (f64, f64)) -> String {
+    if low.abs().max(high.abs()) < 1e37 {
+        let [low, high] = [low, high].map(|end| end as i128);
+        format!("from {low} to {high}, a range of {}", high - low)
     } else {
-        format!("{number:e}")
+        format!("from {low:e} to {high:e}, a range of {:e}", high - low)
     }
 }
 
