@@ -162,3 +162,16 @@ def test_a_request_has_one_form_before_the_data_are_there() -> None:
     assert form(state_key="elsewhere") == form() == form(relative=[])
     assert form(state_key="elsewhere", relative=[0]) != form(relative=[0])
     assert form(dims=[1, 0]) != form(dims=[0, 1])
+
+
+def test_windows_that_no_draw_holds_are_refused_too_where_all_are_to_be_covered(
+    tmp_path: Path,
+) -> None:
+    rows = make_rows({0: (0, 30), 1: (0, 400)}, dim=2)
+    rows["action"][200] = np.nan
+    root = write_v3(tmp_path / "data", rows)
+    options = {"dataset_root": root, "cache_dir": tmp_path / "cache", "n_samples": 4, "seed": 1}
+    options |= {"chunk_size": 5, "nan": "error", "gate": False, "validation_samples": 0}
+    vlaprep.fit_fast_tokenizer(**options)
+    with pytest.raises(vlaprep.DatasetFormatError, match="5 windows of column 'action'"):
+        vlaprep.fit_fast_tokenizer(**options, coverage="all")

@@ -12,7 +12,7 @@ import numpy as np
 
 from vlaprep.action_space import column_width
 from vlaprep.dataset_types import episode_ids
-from vlaprep.errors import EpisodeSelectionError, NoChunksError
+from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_chunks import ChunkReader, RowBlocks
 from vlaprep.fit_cover import cover_sample
 from vlaprep.fit_sample import draw_sample, hold_out, select_table
@@ -190,6 +190,12 @@ class Source:
                 normalization=normalization,
                 num_threads=self.num_threads,
             )
+            if plan.draws.nan == "error" and (skipped := cover.swept.skipped):
+                raise DatasetFormatError(
+                    f"{skipped} windows of column {action_key!r} of dataset {self.label} "
+                    "hold NaN, infinity or null, and coverage='all' is to cover all of them; "
+                    "nan='skip' leaves such windows out"
+                )
         validation, held_out = None, False
         if plan.held.samples:
             if held is None:
