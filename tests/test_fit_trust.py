@@ -213,6 +213,12 @@ def test_clamped_tails_are_swept_and_fitted(root: Path, tmp_path: Path) -> None:
     audit = vlaprep.audit_tokenizer(folder, root)
     frames = int(vlaprep.open_dataset(root).episodes.length.sum())
     assert (audit.windows, audit.unencodable) == (frames, 0)
+    assert (
+        read_report(fit(root, tmp_path / "cache", tail="clamp", chunk_size=20))["draws"][
+            "episodes_too_short"
+        ]
+        == 0
+    )  # though some have 14 frames
     assert sum(episode.windows for episode in audit.by_episode) == 0
 
 

@@ -162,6 +162,14 @@ def test_blocks_may_come_one_at_a_time(threads: int) -> None:
     assert (processor.time_horizon, processor.action_dim) == (12, 3)
 
 
+def test_blocks_are_made_once_a_pass() -> None:
+    chunks = np.random.default_rng(6).standard_normal((40, 8, 2)) / 3
+    passing = Passing([chunks[:20], chunks[20:]])
+    processor = FastActionProcessor.fit(passing, vocab_size=700)
+    assert passing.begun == 2
+    assert processor(chunks) == FastActionProcessor.fit(chunks, vocab_size=700)(chunks)
+
+
 def test_a_second_pass_must_be_the_first_again() -> None:
     chunks = np.random.default_rng(5).standard_normal((60, 8, 2))
     for other in ([chunks[:-1]], [chunks, chunks[:1]], [10 * chunks]):

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlaprep.advice_recommend import recommend
-from vlaprep.advice_statistics import MAX_RANGE, estimate_tokens, scale_statistics, transform
+from vlaprep.advice_statistics import estimate_tokens, scale_statistics, transform
 from vlaprep.fit_options import FitPlan
 from vlaprep.fit_source import Selection, Source
+from vlaprep.sweep import MAX_RANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

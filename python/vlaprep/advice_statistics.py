@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vlaprep.kernels import dct_quantize
+from vlaprep.sweep import MAX_RANGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ScaleStatistics", "estimate_tokens", "scale_statistics", "transform"]
 
-MAX_RANGE = 0xD7FF
-"""Largest range of coefficients that can be characters; behind it lie the surrogates."""
 TEXT_CHUNKS = 2048
 """Of how many chunks at most, evenly spread, the text is looked at for the number of tokens."""
 BLOCK = 1024

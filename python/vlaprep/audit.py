@@ -381,7 +381,7 @@ def _normalization(
         return "stored", stored
     sample = draw_sample(reader, table, draws, label)
     rule = {} if stored is None else {"convention": stored.convention, "mode": stored.mode}
-    return "sample", Normalization.fit(RowBlocks(sample.drawn_chunks), **rule)
+    return "sample", Normalization.fit_blocks(RowBlocks(sample.drawn_chunks), **rule)
 
 
 def _config(folder: Path) -> dict[str, Any]:

@@ -76,10 +76,7 @@ class ChunkReader:
 
     def _clamped(self, episode_index: _Ids, start: _Ids) -> _Chunks:
         """Read chunks that repeat the last frame of their episode past its end."""
-        table = self.dataset.episodes
-        by_id = np.argsort(table.episode_index, kind="stable")
-        place = np.searchsorted(table.episode_index, episode_index, sorter=by_id)
-        length = table.length[by_id[place]]
+        length = self.dataset.episodes.length[self._places(episode_index)]
         # Whole within the episode, and from there on by number of the frame.
         count = np.minimum(length, self.chunk_size)
         first = np.minimum(start, length - count)
@@ -97,10 +94,13 @@ class ChunkReader:
 
     def in_file_order(self, episode_index: _Ids, start: _Ids) -> _Ids:
         """Give the order in which reading chunks touches each part of a file once."""
+        return np.lexsort((start, self._places(episode_index)))
+
+    def _places(self, episode_index: _Ids) -> _Ids:
+        """Find episodes in the table of the dataset."""
         ids = self.dataset.episodes.episode_index
         by_id = np.argsort(ids, kind="stable")
-        place = by_id[np.searchsorted(ids, episode_index, sorter=by_id)]
-        return np.lexsort((start, place))
+        return by_id[np.searchsorted(ids, episode_index, sorter=by_id)]
 
     def blocks(self, episode_index: _Ids, start: _Ids) -> Iterator[_Chunks]:
         """Read chunks in the order given, so many at a time as fit into a block."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.advice_statistics import MAX_RANGE
 from vlaprep.errors import VocabularyError
 from vlaprep.fit_chunks import NormalizedChunks
 from vlaprep.fit_report import digest_arrays
 from vlaprep.kernels import dct_quantize
-from vlaprep.sweep import Swept, Symbols, Windows
+from vlaprep.sweep import MAX_RANGE, Swept, Symbols, Windows
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -83,9 +83,10 @@ class Sample:
     def summary(self) -> dict[str, int]:
         """Count the draws, for the report."""
         count, horizon, dim = self.shape
+        usable = self.table.usable(self.drawn_chunks.reader)
         return {
             "episodes": len(self.table),
-            "episodes_too_short": int((self.table.length < horizon).sum()),
+            "episodes_too_short": len(self.table) - len(usable),
             "windows_drawn": self.drawn,
             "windows_skipped": self.skipped,
             "chunks": count,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vlaprep.action_space import column_width
+from vlaprep.action_space import ActionSpace, column_width
 from vlaprep.dataset_types import episode_ids
 from vlaprep.errors import DatasetFormatError, EpisodeSelectionError, NoChunksError
 from vlaprep.fit_chunks import ChunkReader, RowBlocks
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from os import PathLike
 
-    from vlaprep.action_space import ActionSpace
     from vlaprep.dataset import Dataset
     from vlaprep.fit_cover import Cover
     from vlaprep.fit_options import FitPlan
@@ -176,7 +175,7 @@ class Source:
         action_key = plan.actions.action_key
         table = select_table(dataset, self.selection, self.label, action_key)
         space = plan.actions.resolve(dataset, self.label) if len(table) else None
-        reader = ChunkReader(dataset, space or _plain(action_key), plan.draws.chunk_size)
+        reader = ChunkReader(dataset, space or ActionSpace(action_key), plan.draws.chunk_size)
         fitted, held = hold_out(table, plan.held.episodes, plan.draws, reader, self.label)
         sample = draw_sample(reader, fitted, plan.draws, self.label)
         normalization = self._normalization(plan, reader, table, sample)
@@ -242,7 +241,7 @@ class Source:
         rule = {"convention": asked.convention, "mode": asked.mode}
         dim = sample.shape[2]
         if asked.source == "sample":
-            norm = Normalization.fit(RowBlocks(sample.drawn_chunks), **rule)
+            norm = Normalization.fit_blocks(RowBlocks(sample.drawn_chunks), **rule)
         else:
             if asked.given is not None:
                 norm = asked.given
@@ -273,9 +272,3 @@ def _named(tasks: Any) -> list[int | str]:
             raise EpisodeSelectionError(f"tasks= holds {task!r}, which is no number or text")
         found.add(str(task) if isinstance(task, str) else index(task))
     return sorted(found, key=lambda task: (str(task), isinstance(task, str)))
-
-
-def _plain(action_key: str) -> ActionSpace:
-    from vlaprep.action_space import ActionSpace
-
-    return ActionSpace(action_key)

@@ -15,7 +15,6 @@ import numpy as np
 
 from vlaprep.conventions import CONVENTIONS, Convention, find_convention
 from vlaprep.errors import NoChunksError, TokenizerFormatError
-from vlaprep.fit_chunks import RowBlocks
 from vlaprep.fit_report import read_report
 from vlaprep.normalization_diff import (
     config_differences,
@@ -23,6 +22,7 @@ from vlaprep.normalization_diff import (
     stats_differences,
 )
 from vlaprep.normalization_stats import (
+    check_dim_labels,
     check_statistics,
     dataset_statistics,
     given_statistics,
@@ -31,7 +31,7 @@ from vlaprep.normalization_stats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from os import PathLike
 
     from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -108,11 +108,11 @@ class Normalization:
             check_statistics(rule, self.mode, self.lo, self.hi)
         for name, kind in (("dim_names", str), ("relative", bool)):
             if (given := getattr(self, name)) is not None:
-                object.__setattr__(self, name, _labels(name, given, kind, self.action_dim))
+                object.__setattr__(self, name, check_dim_labels(name, given, kind, self.action_dim))
 
     @classmethod
     def fit(
-        cls, chunks: ArrayLike | RowBlocks, *, convention: str = "pi052", mode: str = "QUANTILES"
+        cls, chunks: ArrayLike, *, convention: str = "pi052", mode: str = "QUANTILES"
     ) -> Normalization:
         """Take the statistics of action chunks.
 
@@ -141,15 +141,29 @@ class Normalization:
         mean and standard deviation (the population's) are taken in float64.
         """
         rule = find_convention(convention, mode)
-        blocks: Any = chunks
-        if not isinstance(chunks, RowBlocks):
-            rows = np.asarray(chunks)
-            rows = rows.reshape(-1, rows.shape[-1])
-            if not len(rows):
-                raise NoChunksError("no actions to take statistics of: chunks is empty")
-            blocks = [rows.astype(np.float32, copy=False) if rule.dtype is np.float32 else rows]
-        lo, hi = sample_statistics(blocks, mode)
-        return cls(convention, mode, lo, hi)
+        rows = np.asarray(chunks)
+        rows = rows.reshape(-1, rows.shape[-1])
+        if not len(rows):
+            raise NoChunksError("no actions to take statistics of: chunks is empty")
+        if rule.dtype is np.float32:
+            rows = rows.astype(np.float32, copy=False)
+        return cls.fit_blocks([rows], convention=convention, mode=mode)
+
+    @classmethod
+    def fit_blocks(
+        cls, blocks: Iterable[Floats], *, convention: str = "pi052", mode: str = "QUANTILES"
+    ) -> Normalization:
+        """Take the statistics of actions that are not all at hand at the same time.
+
+        Parameters
+        ----------
+        blocks : iterable of array, shape (n, D)
+            Rows; each iteration gives them anew. How they are cut changes no bit.
+        convention, mode : str
+            As in the class.
+        """
+        find_convention(convention, mode)
+        return cls(convention, mode, *sample_statistics(blocks, mode))
 
     @classmethod
     def from_dataset(
@@ -480,13 +494,3 @@ def _check_versions(data: Mapping[str, Any]) -> None:
             f"normalization has format_version {found[0]} and rule_version {found[1]}, "
             f"this vlaprep knows up to {known[0]} and {known[1]}; update vlaprep"
         )
-
-
-def _labels(name: str, given: Any, kind: type, dims: int | None) -> tuple[Any, ...]:
-    """Check names or a mask of dims."""
-    labels = tuple(getattr(given, "tolist", lambda: given)())
-    if not labels or not all(isinstance(label, kind) for label in labels):
-        raise ValueError(f"{name} must be {kind.__name__} values, one a dim, got {given!r}")
-    if dims not in (None, len(labels)):
-        raise ValueError(f"{name} has {len(labels)} entries, but there are {dims} dims")
-    return labels

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Floats: TypeAlias = NDArray[np.floating[Any]]
 
 __all__ = [
+    "check_dim_labels",
     "check_statistics",
     "dataset_statistics",
     "given_statistics",
@@ -123,6 +124,16 @@ def check_statistics(rule: Convention, mode: str, lo: Floats, hi: Floats) -> Non
             f"dim {dim} of the actions ranges from {lo[dim]:g} to {hi[dim]:g}, more "
             f"than {lo.dtype} can subtract; look for broken values in that dim"
         )
+
+
+def check_dim_labels(name: str, given: Any, kind: type, dims: int | None) -> tuple[Any, ...]:
+    """Check names or a mask of dims."""
+    labels = tuple(getattr(given, "tolist", lambda: given)())
+    if not labels or not all(isinstance(label, kind) for label in labels):
+        raise ValueError(f"{name} must be {kind.__name__} values, one a dim, got {given!r}")
+    if dims not in (None, len(labels)):
+        raise ValueError(f"{name} has {len(labels)} entries, but there are {dims} dims")
+    return labels
 
 
 def _values(stats: Mapping[str, Any], name: str, mode: str, place: str) -> Floats:

@@ -522,10 +522,7 @@ class FastActionProcessor(ProcessorMixin):  # type: ignore[misc]
         return _load(folder, lambda: cls(_read_bpe(folder), on_range=on_range, **fields))  # type: ignore[no-any-return]
 
     def check(self, stats_or_config: Any) -> list[str]:
-        """Say where statistics or a policy's config differ from how the fit was normalised.
-
-        Takes what `vlaprep.Normalization.differences` takes; [] where all is alike. Needs vlaprep.
-        """
+        """Say as `vlaprep.Normalization.differences` how a config or statistics differ; else []."""
         if self.normalization is None:
             raise TokenizerFormatError("this tokenizer has no normalization to check: fit it anew")
         try:  # what this file imports elsewhere, transformers asks for where it is loaded
@@ -733,10 +730,12 @@ class _Blocks:
         first = [*itertools.islice(rest, 1)]
         in_blocks = rest is not data and getattr((*first, None)[0], "ndim", 0) == 3 and not whole
         chunks = data if whole else itertools.chain(first, rest)
-        self.blocks = data if in_blocks else [*_blocks(chunks)]
+        blocks = data if in_blocks else [*_blocks(chunks)]
+        begun = [chunks] if in_blocks else []  # what was looked at is not made twice
+        self.passes = itertools.chain(begun, itertools.repeat(blocks))
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        for block in map(_numeric, self.blocks):
+        for block in map(_numeric, next(self.passes)):
             if block.ndim != 3 or 0 in block.shape[1:]:
                 raise ValueError(f"each block must have shape (n, H, D), not {block.shape}")
             if not len(block):

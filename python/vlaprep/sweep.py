@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
     _Ids = NDArray[np.int64]
 
-__all__ = ["Swept", "Symbols", "Windows"]
+__all__ = ["MAX_RANGE", "Swept", "Symbols", "Windows"]
+
+MAX_RANGE = 0xD7FF
+"""Largest range of coefficients that can be characters; behind it lie the surrogates."""
 
 BLOCK_VALUES = 1 << 22
 """Values that are in memory at a time, but for copies of them: 16 MiB."""
